@@ -1,0 +1,1 @@
+//! Ids, events, messages and the pure machines of Tenure.

@@ -1,0 +1,1 @@
+//! Runner, execution ownership, recovery and live hub: Tenure as a library.

@@ -1,0 +1,1 @@
+//! Wire protocols of model vendors, decoded into one stream of provider events.

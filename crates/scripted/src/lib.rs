@@ -1,0 +1,1 @@
+//! A scripted model served over HTTP, with strict validators of each vendor's request rules.

@@ -1,0 +1,1 @@
+//! Simulation, fault tests and benchmarks of Tenure.

@@ -1,0 +1,1 @@
+//! Built-in tools, permission rules and process guardianship.
