@@ -1,0 +1,61 @@
+//! The contract between the engine and a model vendor: encode purely, send once, stream events.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::Stream;
+use std::pin::Pin;
+use tenure_core::error::ProviderError;
+use tenure_core::provider::ProviderEvent;
+use tenure_core::request::Request;
+
+/// The events of one attempt. Each item holds all events decoded from one network chunk and is never
+/// empty, so that the reader can handle them as one batch. The stream ends after the item that holds
+/// [`ProviderEvent::Finish`] or after the first `Err`; an item may hold [`ProviderEvent::Error`], which
+/// the vendor reported inside the stream, and is then followed by the `Err` that ends the attempt.
+///
+/// Dropping the stream closes the connection.
+pub type EventStream =
+    Pin<Box<dyn Stream<Item = Result<Vec<ProviderEvent>, ProviderError>> + Send>>;
+
+/// A request in the vendor's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// The JSON body as it goes over the wire.
+    pub body: Bytes,
+    /// SHA-256 of `body` in lower-case hexadecimal.
+    pub hash: String,
+}
+
+/// Names one attempt to the endpoint, so that its logs and ours can be joined, and so that an endpoint
+/// that knows idempotency keys never bills it twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptKey(pub String);
+
+/// One configured model endpoint.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// The wire protocol: `openai-chat`, `openai-responses`, `anthropic-messages`, or an own word. Native
+    /// state made under one protocol is never shown to another.
+    fn protocol(&self) -> &'static str;
+
+    /// Turns a request into the vendor's bytes. Pure and deterministic: equal requests give equal bytes,
+    /// and a request that extends another shares its prefix up to the change.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the request has nothing that can be sent.
+    fn encode(&self, request: &Request) -> Result<Encoded, ProviderError>;
+
+    /// Sends the request once and gives the stream as soon as the response's head has come. Never retries.
+    ///
+    /// Cancellation: dropping the future or the stream closes the connection; nothing goes on in the
+    /// background.
+    ///
+    /// # Errors
+    /// What the endpoint answered instead of a stream, classified; `Transport` when no connection came
+    /// about; `Timeout` when no head came within the first-byte limit.
+    async fn send(
+        &self,
+        encoded: Encoded,
+        attempt: &AttemptKey,
+    ) -> Result<EventStream, ProviderError>;
+}
