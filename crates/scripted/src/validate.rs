@@ -1,0 +1,114 @@
+//! Strict validators of each vendor's request rules: what a real endpoint would answer 400 to.
+//!
+//! The rules are facts about the vendors; the code shares nothing with the encoders that build requests, so that a
+//! mistake there cannot hide here. Every rule has a name that appears in the 400 answer and in the rule lists.
+
+mod anthropic_messages;
+mod anthropic_pairing;
+mod anthropic_params;
+mod openai_chat;
+mod openai_chat_params;
+mod openai_responses;
+mod openai_responses_params;
+mod shape;
+
+use serde_json::Value;
+
+/// One rule a request breaks.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Broken {
+    /// The rule's stable name, for example `anthropic.unanswered_tool_use`.
+    pub rule: &'static str,
+    /// Where in the body, as a JSON path such as `messages[2].content[0]`; empty for the body itself.
+    pub at: String,
+    /// What is wrong, naming the ids involved, in words close to the vendor's own.
+    pub message: String,
+}
+
+/// Collects broken rules while a validator walks a request.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    broken: Vec<Broken>,
+}
+
+impl Report {
+    pub(crate) fn add(
+        &mut self,
+        rule: &'static str,
+        at: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.broken.push(Broken {
+            rule,
+            at: at.into(),
+            message: message.into(),
+        });
+    }
+
+    /// Adds the rule when `ok` is false; returns `ok`.
+    pub(crate) fn check(
+        &mut self,
+        ok: bool,
+        rule: &'static str,
+        at: &str,
+        message: impl FnOnce() -> String,
+    ) -> bool {
+        if !ok {
+            self.add(rule, at, message());
+        }
+        ok
+    }
+
+    fn into_result(self) -> Result<(), Vec<Broken>> {
+        if self.broken.is_empty() {
+            Ok(())
+        } else {
+            Err(self.broken)
+        }
+    }
+}
+
+/// Checks the body of an OpenAI Chat Completions request.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn openai_chat(body: &Value) -> Result<(), Vec<Broken>> {
+    let mut report = Report::default();
+    openai_chat::check(body, &mut report);
+    report.into_result()
+}
+
+/// Checks the body of an OpenAI Responses request.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn openai_responses(body: &Value) -> Result<(), Vec<Broken>> {
+    let mut report = Report::default();
+    openai_responses::check(body, &mut report);
+    report.into_result()
+}
+
+/// Checks the body of an Anthropic Messages request.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn anthropic_messages(body: &Value) -> Result<(), Vec<Broken>> {
+    let mut report = Report::default();
+    anthropic_messages::check(body, &mut report);
+    report.into_result()
+}
+
+/// The names of all rules [`openai_chat`] can report.
+pub fn openai_chat_rules() -> &'static [&'static str] {
+    openai_chat::RULES
+}
+
+/// The names of all rules [`openai_responses`] can report.
+pub fn openai_responses_rules() -> &'static [&'static str] {
+    openai_responses::RULES
+}
+
+/// The names of all rules [`anthropic_messages`] can report.
+pub fn anthropic_messages_rules() -> &'static [&'static str] {
+    anthropic_messages::RULES
+}

@@ -1,0 +1,601 @@
+//! Every rule has a breaking example: one good request per vendor, and one mutation of it per rule.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tenure_scripted::validate::{self, Broken};
+
+type Check = fn(&Value) -> Result<(), Vec<Broken>>;
+type Mutation = (&'static str, fn(&mut Value));
+
+fn set(body: &mut Value, pointer: &str, value: Value) {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match body.pointer_mut(parent).unwrap() {
+        Value::Object(map) => {
+            map.insert(key.into(), value);
+        }
+        Value::Array(list) => list[key.parse::<usize>().unwrap()] = value,
+        other => panic!("{pointer} leads into {other}"),
+    }
+}
+
+fn drop_field(body: &mut Value, pointer: &str) {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    body.pointer_mut(parent)
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove(key)
+        .unwrap();
+}
+
+fn list<'a>(body: &'a mut Value, pointer: &str) -> &'a mut Vec<Value> {
+    body.pointer_mut(pointer).unwrap().as_array_mut().unwrap()
+}
+
+fn refuses_each(check: Check, good: &Value, rules: &[&str], mutations: &[Mutation]) {
+    check(good).expect("the good request passes");
+    for (rule, mutate) in mutations {
+        let mut body = good.clone();
+        mutate(&mut body);
+        let broken = check(&body).expect_err(rule);
+        assert!(
+            broken.iter().any(|b| b.rule == *rule),
+            "{rule} is not among {broken:#?}"
+        );
+        for b in &broken {
+            assert!(
+                rules.contains(&b.rule),
+                "{} is missing from the list of rules",
+                b.rule
+            );
+            assert!(!b.message.is_empty());
+        }
+    }
+    let shown: BTreeSet<&str> = mutations.iter().map(|(rule, _)| *rule).collect();
+    let listed: BTreeSet<&str> = rules.iter().copied().collect();
+    assert_eq!(shown, listed, "each listed rule has a breaking example");
+    assert_eq!(listed.len(), rules.len(), "no rule is listed twice");
+}
+
+fn chat_good() -> Value {
+    json!({
+        "model": "m1", "stream": true, "stream_options": {"include_usage": true},
+        "max_completion_tokens": 512, "temperature": 0.5, "top_p": 0.9, "n": 1, "stop": ["END"],
+        "parallel_tool_calls": true, "tool_choice": "auto", "reasoning_effort": "low",
+        "response_format": {"type": "text"},
+        "tools": [{"type": "function", "function": {"name": "read", "description": "Reads.",
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}}],
+        "messages": [
+            {"role": "system", "content": "You help."},
+            {"role": "user", "content": [{"type": "text", "text": "read both"}], "name": "ann"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}},
+                {"id": "call_2", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "call_2", "content": ""},
+            {"role": "tool", "tool_call_id": "call_1", "content": "A"},
+            {"role": "assistant", "content": "done"},
+            {"role": "user", "content": "thanks"}
+        ]
+    })
+}
+
+const CHAT: &[Mutation] = &[
+    ("chat.body_object", |b| *b = json!([1])),
+    ("chat.model", |b| drop_field(b, "/model")),
+    ("chat.messages", |b| set(b, "/messages", json!([]))),
+    ("chat.role", |b| set(b, "/messages/0/role", json!("robot"))),
+    ("chat.content", |b| drop_field(b, "/messages/6/content")),
+    ("chat.content", |b| {
+        set(b, "/messages/5/content", json!(null))
+    }),
+    ("chat.content", |b| set(b, "/messages/1/content", json!([]))),
+    ("chat.part_type", |b| {
+        set(b, "/messages/1/content/0/type", json!("input_text"))
+    }),
+    ("chat.part_shape", |b| {
+        drop_field(b, "/messages/1/content/0/text")
+    }),
+    ("chat.text_empty", |b| {
+        set(b, "/messages/1/content/0/text", json!(" \n"))
+    }),
+    ("chat.text_empty", |b| {
+        set(b, "/messages/6/content", json!(""))
+    }),
+    ("chat.message_name", |b| {
+        set(b, "/messages/1/name", json!("Ann B."))
+    }),
+    ("chat.tool_calls", |b| {
+        set(b, "/messages/2/tool_calls", json!([]))
+    }),
+    ("chat.tool_calls", |b| {
+        drop_field(b, "/messages/2/tool_calls/0/type")
+    }),
+    ("chat.tool_calls_role", |b| {
+        set(b, "/messages/6/tool_calls", json!([]))
+    }),
+    ("chat.tool_call_id", |b| {
+        let long = "x".repeat(41);
+        set(b, "/messages/2/tool_calls/0/id", json!(long));
+        set(b, "/messages/4/tool_call_id", json!(long));
+    }),
+    ("chat.tool_call_id_unique", |b| {
+        set(b, "/messages/2/tool_calls/1/id", json!("call_1"))
+    }),
+    ("chat.tool_name", |b| {
+        set(
+            b,
+            "/messages/2/tool_calls/0/function/name",
+            json!("read file"),
+        )
+    }),
+    ("chat.arguments", |b| {
+        set(
+            b,
+            "/messages/2/tool_calls/0/function/arguments",
+            json!({"path": "a"}),
+        )
+    }),
+    ("chat.arguments", |b| {
+        set(
+            b,
+            "/messages/2/tool_calls/0/function/arguments",
+            json!("{\"path\":"),
+        )
+    }),
+    ("chat.arguments", |b| {
+        set(
+            b,
+            "/messages/2/tool_calls/0/function/arguments",
+            json!("[1]"),
+        )
+    }),
+    ("chat.unanswered_call", |b| {
+        drop(list(b, "/messages").remove(3))
+    }),
+    ("chat.unanswered_call", |b| {
+        // The answer exists but a user message stands between.
+        list(b, "/messages").insert(4, json!({"role": "user", "content": "hurry"}));
+    }),
+    ("chat.tool_call_id_missing", |b| {
+        drop_field(b, "/messages/3/tool_call_id")
+    }),
+    ("chat.orphan_result", |b| {
+        set(b, "/messages/3/tool_call_id", json!("call_9"))
+    }),
+    ("chat.orphan_result", |b| {
+        list(b, "/messages")
+            .push(json!({"role": "tool", "tool_call_id": "call_1", "content": "late"}));
+    }),
+    ("chat.duplicate_result", |b| {
+        set(b, "/messages/3/tool_call_id", json!("call_1"))
+    }),
+    ("chat.tools", |b| {
+        set(b, "/tools/0", json!({"name": "read"}))
+    }),
+    ("chat.tool_schema", |b| {
+        set(b, "/tools/0/function/parameters", json!({"type": "array"}))
+    }),
+    ("chat.duplicate_tool", |b| {
+        let tool = b["tools"][0].clone();
+        list(b, "/tools").push(tool);
+    }),
+    ("chat.tool_choice", |b| {
+        set(b, "/tool_choice", json!("sometimes"))
+    }),
+    ("chat.tool_choice", |b| {
+        set(
+            b,
+            "/tool_choice",
+            json!({"type": "function", "function": {"name": "write"}}),
+        );
+    }),
+    ("chat.tool_choice_without_tools", |b| {
+        drop_field(b, "/tools")
+    }),
+    ("chat.parallel_without_tools", |b| drop_field(b, "/tools")),
+    ("chat.stream", |b| set(b, "/stream", json!("yes"))),
+    ("chat.stream_options", |b| set(b, "/stream", json!(false))),
+    ("chat.max_tokens", |b| {
+        set(b, "/max_completion_tokens", json!(0))
+    }),
+    ("chat.max_tokens_twice", |b| set(b, "/max_tokens", json!(9))),
+    ("chat.temperature", |b| set(b, "/temperature", json!(2.5))),
+    ("chat.top_p", |b| set(b, "/top_p", json!(-0.1))),
+    ("chat.n", |b| set(b, "/n", json!(0))),
+    ("chat.stop", |b| {
+        set(b, "/stop", json!(["a", "b", "c", "d", "e"]))
+    }),
+    ("chat.response_format", |b| {
+        set(b, "/response_format/type", json!("xml"))
+    }),
+    ("chat.reasoning_effort", |b| {
+        set(b, "/reasoning_effort", json!("heroic"))
+    }),
+];
+
+#[test]
+fn chat_rules_each_refuse() {
+    refuses_each(
+        validate::openai_chat,
+        &chat_good(),
+        validate::openai_chat_rules(),
+        CHAT,
+    );
+}
+
+fn responses_good() -> Value {
+    json!({
+        "model": "m1", "stream": true, "store": false, "instructions": "You help.",
+        "include": ["reasoning.encrypted_content"], "max_output_tokens": 512, "temperature": 1, "top_p": 1,
+        "parallel_tool_calls": true, "tool_choice": "auto", "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "text"}}, "truncation": "disabled",
+        "tools": [{"type": "function", "name": "read", "strict": false,
+            "parameters": {"type": "object", "properties": {}}}],
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "read both"}]},
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Two."}],
+             "encrypted_content": "opaque"},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": "{}"},
+            {"type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_2", "output": ""},
+            {"type": "function_call_output", "call_id": "call_1", "output": "A"},
+            {"type": "message", "id": "msg_1", "role": "assistant",
+             "content": [{"type": "output_text", "text": "done"}]},
+            {"role": "user", "content": "thanks"}
+        ]
+    })
+}
+
+const RESPONSES: &[Mutation] = &[
+    ("responses.body_object", |b| *b = json!("hello")),
+    ("responses.model", |b| set(b, "/model", json!(""))),
+    ("responses.input", |b| set(b, "/input", json!([]))),
+    ("responses.item_type", |b| {
+        set(b, "/input/4/type", json!("function_result"))
+    }),
+    ("responses.role", |b| set(b, "/input/0/role", json!("tool"))),
+    ("responses.content", |b| drop_field(b, "/input/7/content")),
+    ("responses.part_type", |b| {
+        set(b, "/input/6/content/0/type", json!("input_text"))
+    }),
+    ("responses.part_type", |b| {
+        set(b, "/input/0/content/0/type", json!("output_text"))
+    }),
+    ("responses.part_shape", |b| {
+        drop_field(b, "/input/0/content/0/text")
+    }),
+    ("responses.text_empty", |b| {
+        set(b, "/input/6/content/0/text", json!(""))
+    }),
+    ("responses.text_empty", |b| {
+        set(b, "/input/7/content", json!("  "))
+    }),
+    ("responses.item_id", |b| {
+        set(b, "/input/2/id", json!("call_1"))
+    }),
+    ("responses.item_id_unique", |b| {
+        set(b, "/input/3/id", json!("fc_1"))
+    }),
+    ("responses.item_reference", |b| {
+        list(b, "/input").push(json!({"type": "item_reference", "id": "msg_1"}));
+    }),
+    ("responses.call_id", |b| drop_field(b, "/input/2/call_id")),
+    ("responses.call_id_unique", |b| {
+        set(b, "/input/3/call_id", json!("call_1"))
+    }),
+    ("responses.tool_name", |b| {
+        set(b, "/input/2/name", json!("a.b"))
+    }),
+    ("responses.arguments", |b| {
+        set(b, "/input/2/arguments", json!({}))
+    }),
+    ("responses.arguments", |b| {
+        set(b, "/input/2/arguments", json!(""))
+    }),
+    ("responses.unanswered_call", |b| {
+        drop(list(b, "/input").remove(5))
+    }),
+    ("responses.orphan_output", |b| {
+        set(b, "/input/5/call_id", json!("call_9"))
+    }),
+    ("responses.orphan_output", |b| {
+        // An output before its call answers nothing.
+        let output = list(b, "/input").remove(5);
+        list(b, "/input").insert(1, output);
+    }),
+    ("responses.duplicate_output", |b| {
+        list(b, "/input")
+            .push(json!({"type": "function_call_output", "call_id": "call_1", "output": "again"}));
+    }),
+    ("responses.output", |b| {
+        set(b, "/input/5/output", json!({"text": "A"}))
+    }),
+    ("responses.reasoning", |b| drop_field(b, "/input/1/summary")),
+    ("responses.reasoning_alone", |b| {
+        let item =
+            json!({"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "o"});
+        list(b, "/input").push(item);
+    }),
+    ("responses.reasoning_not_stored", |b| {
+        set(b, "/input/1/encrypted_content", json!(null))
+    }),
+    ("responses.include", |b| {
+        set(b, "/include", json!(["reasoning"]))
+    }),
+    ("responses.include_encrypted", |b| {
+        set(b, "/include", json!([]))
+    }),
+    ("responses.instructions", |b| {
+        set(b, "/instructions", json!(["You help."]))
+    }),
+    ("responses.store", |b| set(b, "/store", json!("no"))),
+    ("responses.tools", |b| {
+        set(b, "/tools/0", json!({"function": {}}))
+    }),
+    ("responses.tool_schema", |b| {
+        set(b, "/tools/0/parameters", json!("object"))
+    }),
+    ("responses.duplicate_tool", |b| {
+        let tool = b["tools"][0].clone();
+        list(b, "/tools").push(tool);
+    }),
+    ("responses.tool_choice", |b| {
+        set(
+            b,
+            "/tool_choice",
+            json!({"type": "function", "name": "write"}),
+        )
+    }),
+    ("responses.tool_choice_without_tools", |b| {
+        drop_field(b, "/tools");
+        set(b, "/tool_choice", json!("required"));
+    }),
+    ("responses.parallel_tool_calls", |b| {
+        set(b, "/parallel_tool_calls", json!(1))
+    }),
+    ("responses.stream", |b| set(b, "/stream", json!(1))),
+    ("responses.max_output_tokens", |b| {
+        set(b, "/max_output_tokens", json!(15))
+    }),
+    ("responses.temperature", |b| {
+        set(b, "/temperature", json!("warm"))
+    }),
+    ("responses.top_p", |b| set(b, "/top_p", json!(1.5))),
+    ("responses.text_format", |b| {
+        set(b, "/text/format/type", json!("yaml"))
+    }),
+    ("responses.reasoning_effort", |b| {
+        set(b, "/reasoning/effort", json!("heroic"))
+    }),
+    ("responses.truncation", |b| {
+        set(b, "/truncation", json!("always"))
+    }),
+];
+
+#[test]
+fn responses_rules_each_refuse() {
+    refuses_each(
+        validate::openai_responses,
+        &responses_good(),
+        validate::openai_responses_rules(),
+        RESPONSES,
+    );
+}
+
+fn anthropic_good() -> Value {
+    let mark = json!({"type": "ephemeral"});
+    json!({
+        "model": "m1", "max_tokens": 4096, "stream": true, "top_p": 0.95, "stop_sequences": ["END"],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "system": [{"type": "text", "text": "You help.", "cache_control": mark}],
+        "tools": [{"name": "read", "input_schema": {"type": "object", "properties": {}}},
+                  {"type": "web_search_20250305", "name": "web_search"}],
+        "tool_choice": {"type": "auto"},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "read both", "cache_control": mark}]},
+            {"role": "assistant", "content": [
+                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
+                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+                {"type": "text", "text": "found"}]},
+            {"role": "user", "content": [{"type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "Two.", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "opaque"},
+                {"type": "text", "text": "reading"},
+                {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}},
+                {"type": "tool_use", "id": "toolu_2", "name": "read", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_2", "content": ""},
+                {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": true,
+                 "content": [{"type": "text", "text": "A"}]},
+                {"type": "text", "text": "go on"}]}
+        ]
+    })
+}
+
+const ANTHROPIC: &[Mutation] = &[
+    ("anthropic.body_object", |b| *b = json!(null)),
+    ("anthropic.unknown_field", |b| {
+        set(b, "/max_completion_tokens", json!(5))
+    }),
+    ("anthropic.model", |b| drop_field(b, "/model")),
+    ("anthropic.max_tokens", |b| drop_field(b, "/max_tokens")),
+    ("anthropic.messages", |b| set(b, "/messages", json!([]))),
+    ("anthropic.role", |b| {
+        set(b, "/messages/0/role", json!("system"))
+    }),
+    ("anthropic.first_user", |b| {
+        drop(list(b, "/messages").remove(0))
+    }),
+    ("anthropic.content", |b| {
+        set(b, "/messages/0/content", json!([]))
+    }),
+    ("anthropic.block_type", |b| {
+        set(b, "/messages/0/content/0/type", json!("input_text"))
+    }),
+    ("anthropic.block_role", |b| {
+        list(b, "/messages/0/content")
+            .push(json!({"type": "thinking", "thinking": "x", "signature": "s"}));
+    }),
+    ("anthropic.block_role", |b| {
+        let result = json!({"type": "tool_result", "tool_use_id": "toolu_1"});
+        list(b, "/messages/1/content").push(result);
+    }),
+    ("anthropic.block_field", |b| {
+        set(b, "/messages/3/content/3/provider_executed", json!(false))
+    }),
+    ("anthropic.text", |b| {
+        drop_field(b, "/messages/0/content/0/text")
+    }),
+    ("anthropic.text_empty", |b| {
+        set(b, "/messages/0/content/0/text", json!(""))
+    }),
+    ("anthropic.text_empty", |b| {
+        set(b, "/messages/4/content/1/content/0/text", json!(" "))
+    }),
+    ("anthropic.text_empty", |b| {
+        set(b, "/messages/0/content", json!("\n"))
+    }),
+    ("anthropic.trailing_whitespace", |b| {
+        list(b, "/messages").push(json!({"role": "assistant", "content": "and so "}));
+    }),
+    ("anthropic.source", |b| {
+        drop_field(b, "/messages/2/content/0/source/media_type")
+    }),
+    ("anthropic.tool_use", |b| {
+        set(b, "/messages/3/content/3/input", json!("{}"))
+    }),
+    ("anthropic.tool_use_id", |b| {
+        set(b, "/messages/3/content/3/id", json!("call:1"))
+    }),
+    ("anthropic.tool_use_id_unique", |b| {
+        set(b, "/messages/3/content/4/id", json!("toolu_1"))
+    }),
+    ("anthropic.tool_name", |b| {
+        set(b, "/messages/3/content/3/name", json!("read file"))
+    }),
+    ("anthropic.tool_result", |b| {
+        set(b, "/messages/4/content/0/content", json!({"text": "A"}))
+    }),
+    ("anthropic.unanswered_tool_use", |b| {
+        drop(list(b, "/messages/4/content").remove(0))
+    }),
+    ("anthropic.unanswered_tool_use", |b| {
+        drop(list(b, "/messages").remove(4))
+    }),
+    ("anthropic.unanswered_tool_use", |b| {
+        list(b, "/messages").insert(4, json!({"role": "user", "content": "hurry"}));
+    }),
+    ("anthropic.result_first", |b| {
+        list(b, "/messages/4/content").swap(0, 2)
+    }),
+    ("anthropic.orphan_result", |b| {
+        set(b, "/messages/4/content/0/tool_use_id", json!("toolu_9"))
+    }),
+    ("anthropic.duplicate_result", |b| {
+        let result = b["messages"][4]["content"][0].clone();
+        list(b, "/messages/4/content").insert(0, result);
+    }),
+    ("anthropic.hosted_unanswered", |b| {
+        drop(list(b, "/messages/1/content").remove(1))
+    }),
+    ("anthropic.hosted_orphan", |b| {
+        drop(list(b, "/messages/1/content").remove(0))
+    }),
+    ("anthropic.thinking_signature", |b| {
+        drop_field(b, "/messages/3/content/0/signature")
+    }),
+    ("anthropic.redacted_data", |b| {
+        drop_field(b, "/messages/3/content/1/data")
+    }),
+    ("anthropic.thinking_first", |b| {
+        list(b, "/messages/3/content").remove(0);
+        list(b, "/messages/3/content").remove(0);
+    }),
+    ("anthropic.thinking_last", |b| {
+        list(b, "/messages/1/content")
+            .push(json!({"type": "thinking", "thinking": "x", "signature": "s"}));
+    }),
+    ("anthropic.thinking_config", |b| {
+        set(b, "/thinking/type", json!("on"))
+    }),
+    ("anthropic.thinking_budget", |b| {
+        set(b, "/thinking/budget_tokens", json!(4096))
+    }),
+    ("anthropic.thinking_budget", |b| {
+        set(b, "/thinking/budget_tokens", json!(1023))
+    }),
+    ("anthropic.thinking_sampling", |b| {
+        set(b, "/temperature", json!(0.2))
+    }),
+    ("anthropic.thinking_forced_tool", |b| {
+        set(b, "/tool_choice/type", json!("any"))
+    }),
+    ("anthropic.system", |b| set(b, "/system/0/text", json!(""))),
+    ("anthropic.cache_control", |b| {
+        set(b, "/system/0/cache_control/type", json!("permanent"))
+    }),
+    ("anthropic.cache_control_count", |b| {
+        let mark = json!({"type": "ephemeral"});
+        set(b, "/tools/0/cache_control", mark.clone());
+        set(
+            b,
+            "/messages/4/content/1/content/0/cache_control",
+            mark.clone(),
+        );
+        set(b, "/messages/4/content/2/cache_control", mark);
+    }),
+    ("anthropic.tools", |b| set(b, "/tools/0", json!("read"))),
+    ("anthropic.tool_schema", |b| {
+        drop_field(b, "/tools/0/input_schema")
+    }),
+    ("anthropic.tool_schema", |b| {
+        drop_field(b, "/tools/0/input_schema/type")
+    }),
+    ("anthropic.duplicate_tool", |b| {
+        set(b, "/tools/1/name", json!("read"))
+    }),
+    ("anthropic.tool_choice", |b| {
+        set(b, "/tool_choice", json!({"type": "tool", "name": "write"}))
+    }),
+    ("anthropic.tool_choice_without_tools", |b| {
+        drop_field(b, "/tools")
+    }),
+    ("anthropic.stream", |b| set(b, "/stream", json!("true"))),
+    ("anthropic.temperature", |b| {
+        set(b, "/temperature", json!(1.5))
+    }),
+    ("anthropic.top_p", |b| set(b, "/top_p", json!(2))),
+    ("anthropic.stop_sequences", |b| {
+        set(b, "/stop_sequences", json!([" "]))
+    }),
+];
+
+#[test]
+fn anthropic_rules_each_refuse() {
+    refuses_each(
+        validate::anthropic_messages,
+        &anthropic_good(),
+        validate::anthropic_messages_rules(),
+        ANTHROPIC,
+    );
+}
+
+#[test]
+fn a_cache_mark_word_inside_a_tool_input_is_not_a_mark() {
+    let mut body = anthropic_good();
+    let input = json!({"cache_control": 1, "content": [{"cache_control": 2}], "messages": {"cache_control": 3}});
+    set(&mut body, "/messages/3/content/3/input", input);
+    assert_eq!(validate::anthropic_messages(&body), Ok(()));
+}
+
+#[test]
+fn thinking_is_not_asked_of_a_closed_tool_loop() {
+    let mut body = anthropic_good();
+    list(&mut body, "/messages/3/content").drain(0..2);
+    list(&mut body, "/messages").push(json!({"role": "assistant", "content": "done"}));
+    list(&mut body, "/messages").push(json!({"role": "user", "content": "thanks"}));
+    assert_eq!(validate::anthropic_messages(&body), Ok(()));
+}
