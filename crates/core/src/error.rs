@@ -1,0 +1,140 @@
+//! Errors as data: what a provider said, and why a step or an execution failed.
+
+use serde::{Deserialize, Serialize};
+
+/// What a provider's refusal or failure means for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// The request does not fit the model's context window: compact, then try again.
+    ContextOverflow,
+    /// The body is larger than the endpoint accepts.
+    RequestTooLarge,
+    /// Too many requests or tokens for now.
+    RateLimit,
+    /// The provider has no capacity for now.
+    Overloaded,
+    /// A missing or wrong key.
+    Auth,
+    /// The key may not do this.
+    Permission,
+    /// A quota or the credit is used up; not before its reset.
+    Quota,
+    /// No such model or endpoint.
+    NotFound,
+    /// The provider refuses the request's form.
+    InvalidRequest,
+    /// The provider's content policy stopped it.
+    ContentFilter,
+    /// The provider failed internally.
+    Server,
+    /// The connection could not be made or broke.
+    Transport,
+    /// Nothing came within the first-byte limit, or no content within the idle limit.
+    Timeout,
+    /// The stream ended without the protocol's own end.
+    Cut,
+    /// The stream said something the protocol does not allow.
+    Protocol,
+    /// A class this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ErrorClass {
+    /// Is the same request, unchanged, worth repeating?
+    pub fn retryable(self) -> bool {
+        matches!(
+            self,
+            Self::RateLimit
+                | Self::Overloaded
+                | Self::Server
+                | Self::Transport
+                | Self::Timeout
+                | Self::Cut
+                | Self::Protocol
+                | Self::Unknown
+        )
+    }
+
+    /// The class as it is written in events and shown to people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ContextOverflow => "context_overflow",
+            Self::RequestTooLarge => "request_too_large",
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Auth => "auth",
+            Self::Permission => "permission",
+            Self::Quota => "quota",
+            Self::NotFound => "not_found",
+            Self::InvalidRequest => "invalid_request",
+            Self::ContentFilter => "content_filter",
+            Self::Server => "server",
+            Self::Transport => "transport",
+            Self::Timeout => "timeout",
+            Self::Cut => "cut",
+            Self::Protocol => "protocol",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A provider's error, without any secret. Durable in `attempt.ended`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ProviderError {
+    /// What it means for the caller.
+    pub class: ErrorClass,
+    /// What happened, for people; at most 2,000 characters.
+    pub message: String,
+    /// The provider's own code or type, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// HTTP status, if a response came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// How long the provider asks us to wait, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl ProviderError {
+    /// An error of `class` with a message and nothing else known.
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            code: None,
+            status: None,
+            retry_after_ms: None,
+        }
+    }
+}
+
+/// Why a step, compaction or execution failed, as its terminal event says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct SessionError {
+    /// A stable word: an [`ErrorClass`], or `violation`, `interrupted`, `crashed`, `shutdown`,
+    /// `stale_attachment`, `step_limit`, `unusable`, `internal`.
+    pub kind: String,
+    /// What happened and what to do next, for people.
+    pub message: String,
+}
+
+impl SessionError {
+    /// An error of `kind` saying `message`.
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl From<&ProviderError> for SessionError {
+    fn from(error: &ProviderError) -> Self {
+        Self::new(error.class.as_str(), error.message.clone())
+    }
+}

@@ -1,0 +1,39 @@
+//! Which model, and what is known of it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A model as the user names it: `provider/model`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// The provider's name in the configuration.
+    pub provider: String,
+    /// The model's name at that provider.
+    pub model: String,
+}
+
+impl ModelRef {
+    /// Splits `provider/model` at the first slash (model names may hold more of them).
+    pub fn parse(text: &str) -> Option<Self> {
+        let (provider, model) = text.split_once('/')?;
+        (!provider.is_empty() && !model.is_empty()).then(|| Self {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+/// What a request may assume of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelLimits {
+    /// Context window in tokens; `None` when unknown (then overflow is only learnt from the provider).
+    pub context: Option<u64>,
+    /// Largest output in tokens; `None` leaves it to the provider where the protocol allows that.
+    pub output: Option<u64>,
+}

@@ -1,0 +1,469 @@
+//! The contract of a store: what an append, a claim and a reader are promised, whatever the backend.
+//!
+//! Both backends and the simulation implement [`Store`]; `conformance` tests them with the same cases.
+//! The rules are those of the ownership protocol; `R1`… name them.
+
+use async_trait::async_trait;
+use std::time::Duration;
+use tenure_core::event::body::{Phase, RecoveryDecision};
+use tenure_core::event::{Event, EventRecord, NewEvent};
+use tenure_core::id::*;
+use tenure_core::inbox::PendingInput;
+use tokio::sync::watch;
+
+pub use crate::error::*;
+pub use crate::status::*;
+
+/// What proves that a writer still holds tenure (R1): all four must match the session's head row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    /// The claim.
+    pub claim: ClaimId,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The owner's incarnation.
+    pub owner: Incarnation,
+    /// The number of this write under the claim; each successful fenced append raises it by one.
+    pub write_no: u64,
+}
+
+/// Whether an append may pass while an interrupt is being settled (R2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// Starts something: refused with [`AppendError::Cancelling`] when the phase is `cancelling`.
+    Running,
+    /// Records or settles what already happened: passes in every phase.
+    Settling,
+}
+
+/// Which queue an append waits in. Lanes reorder across sessions only (R12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Interrupts, approvals, terminals, starts.
+    Control,
+    /// Text checkpoints.
+    Text,
+}
+
+/// A local operational change that commits or rolls back with the events, and is neither serialised nor
+/// replayed. Each is compare-and-set under the head row's lock (R2).
+#[derive(Debug, Clone, PartialEq)]
+pub enum HookOp {
+    /// `safe` → `active` for a step (with its message) or a compaction (without). Clears `loading`.
+    /// Fails with `Cancelling` when the phase is `cancelling`, `StaleClaim` when it is not `safe`.
+    Enter {
+        /// The step's message; none for a compaction.
+        message: Option<MessageId>,
+    },
+    /// `active` → `safe`; a `cancelling` claim stays `cancelling`.
+    Leave,
+    /// The input must still be pending and eligible, else `InboxChanged`. Goes with its `input.promoted`.
+    Promote {
+        /// The input.
+        input: MessageId,
+    },
+    /// Ends tenure: deletes the claim row and clears the owner; the epoch stays.
+    Release {
+        /// Refuse with `NotIdle` while eligible input is pending or an execution is open.
+        only_when_idle: bool,
+        /// Set `parked_through` to the head (R4), so that what is pending rests until woken.
+        park: bool,
+    },
+    /// The call is about to be spawned under this attachment generation: records the effect row.
+    /// `StaleAttachment` when the generation is not current (R14), `Conflict` when the row exists.
+    EffectStart {
+        /// The step's message.
+        message: MessageId,
+        /// The call.
+        call: CallId,
+        /// The attachment generation.
+        generation: u64,
+    },
+    /// The effect's process, to find leftovers after a crash.
+    EffectProcess {
+        /// The step's message.
+        message: MessageId,
+        /// The call.
+        call: CallId,
+        /// The process.
+        process: ProcessId,
+    },
+    /// The call is settled: removes the effect row, if any. With a generation given, a mismatch is
+    /// `StaleAttachment`: the work was done for a location that has been replaced.
+    EffectEnd {
+        /// The step's message.
+        message: MessageId,
+        /// The call.
+        call: CallId,
+        /// The attachment generation the work ran under; none when recovery settles it.
+        generation: Option<u64>,
+    },
+    /// Raises the attachment's generation from `from` to `from + 1`, else `StaleAttachment`.
+    ReplaceAttachment {
+        /// The generation replaced.
+        from: u64,
+    },
+    /// Something ended in normal running after a charge: sets `attempts` to 0 (R8).
+    Progress,
+    /// Remembers the continuation input of this recovery in the claim row.
+    Continuation {
+        /// The input.
+        input: MessageId,
+    },
+    /// Remembers why recovery had trouble, for people.
+    RecoveryError {
+        /// The words.
+        message: String,
+    },
+    /// Sets the session aside (R8) and deletes the claim row.
+    Quarantine {
+        /// Why.
+        reason: String,
+    },
+    /// Ends a quarantine and sets `attempts` to 0.
+    Unquarantine,
+    /// Clears `parked_through`, so that pending inputs are eligible again (`resume`).
+    Unpark,
+}
+
+/// A process on a machine, so that a reused pid is not mistaken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessId {
+    /// The pid.
+    pub pid: u32,
+    /// Start time in clock ticks since boot, from `/proc/<pid>/stat`.
+    pub pid_start: u64,
+    /// The kernel's boot id.
+    pub boot_id: String,
+}
+
+/// Called exactly once, on the thread that committed, when this process first learns that the batch is
+/// durable: before the caller or any listener can observe the commit. Never called for a refused append,
+/// nor for a duplicate that already ran it here. It must not block. Whatever it owns is dropped when the
+/// append is refused.
+pub type AfterCommit = Box<dyn FnOnce(&Committed) + Send>;
+
+/// One append: one transaction, one verdict.
+pub struct Append {
+    /// The session.
+    pub session: SessionId,
+    /// The fence; none for admissions, interrupts and settings made by any client.
+    pub fence: Option<Fence>,
+    /// May it pass under `cancelling`? Only looked at with a fence.
+    pub guard: Guard,
+    /// The events; may be empty when only operations are needed.
+    pub events: Vec<NewEvent>,
+    /// The operations, run after the projectors, in order.
+    pub ops: Vec<HookOp>,
+    /// The queue.
+    pub lane: Lane,
+    /// The after-commit hook.
+    pub after_commit: Option<AfterCommit>,
+}
+
+impl Append {
+    /// An unfenced append of `events` in the control lane.
+    pub fn unfenced(session: SessionId, events: Vec<NewEvent>) -> Self {
+        Self {
+            session,
+            fence: None,
+            guard: Guard::Settling,
+            events,
+            ops: Vec::new(),
+            lane: Lane::Control,
+            after_commit: None,
+        }
+    }
+}
+
+/// A batch that is durable.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    /// The events with their seqs, in order.
+    pub events: Vec<Event>,
+    /// The head after the batch.
+    pub head: u64,
+    /// The write number the next fenced append must carry.
+    pub write_no: u64,
+    /// The events were there before: nothing was written now.
+    pub duplicate: bool,
+}
+
+/// A page of the log.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Events after the cursor, in order.
+    pub events: Vec<Event>,
+    /// The head when the page was read; none for a session without events.
+    pub head: Option<u64>,
+}
+
+/// A node as it joins.
+#[derive(Debug, Clone)]
+pub struct NodeInfo {
+    /// This process start.
+    pub incarnation: Incarnation,
+    /// A label for people, for example the command.
+    pub name: String,
+    /// Where peers reach it: the path of its Unix socket, if it has one.
+    pub address: Option<String>,
+    /// How long a renewal is good for.
+    pub lease: Duration,
+}
+
+/// The answer to a renewal (R7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// The lease runs again from the moment *before* the renewal was sent.
+    Renewed,
+    /// This incarnation was declared dead: stop everything, write nothing, come back as a new one.
+    Dead,
+}
+
+/// The answer to an attempt to take tenure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquire {
+    /// It is ours.
+    Acquired(Tenure),
+    /// Somebody alive has it; `wake_pending` was set in the same transaction.
+    Held {
+        /// The owner.
+        owner: Incarnation,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// Set aside; see `tenure release`.
+    Quarantined {
+        /// Why.
+        reason: String,
+    },
+    /// Nothing to do: no open execution, no eligible input, and `even_if_idle` was not set.
+    Idle,
+    /// The caller's node is draining or dead and may not acquire.
+    NotAllowed,
+}
+
+/// A claim just taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenure {
+    /// The fence of the first write.
+    pub fence: Fence,
+    /// The phase found: `safe` for a fresh claim, the dead owner's otherwise.
+    pub phase: Phase,
+    /// The dead owner, when this is a takeover.
+    pub taken_from: Option<Incarnation>,
+    /// Crashes charged to the session, the one of this takeover included (R8).
+    pub attempts: u32,
+    /// Was this takeover charged?
+    pub charged: bool,
+    /// The head at that moment.
+    pub head: u64,
+    /// The attachment's generation.
+    pub generation: u64,
+    /// The continuation input of an earlier, unfinished recovery.
+    pub continuation: Option<MessageId>,
+}
+
+/// An interrupt request (R5), one keyed unfenced transaction.
+#[derive(Debug, Clone)]
+pub struct Interrupt {
+    /// The session.
+    pub session: SessionId,
+    /// The key: repeating it returns the first answer.
+    pub interrupt: InterruptId,
+    /// Only this execution; none for whatever runs.
+    pub execution: Option<ExecutionId>,
+    /// By whom, for people.
+    pub by: String,
+    /// Wall-clock milliseconds.
+    pub now_ms: i64,
+}
+
+/// What an interrupt did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Interrupted {
+    /// The claim is `cancelling`; its owner, or whoever takes over, settles it.
+    Accepted {
+        /// The interrupt's seq: it applies to what precedes it.
+        seq: u64,
+        /// The execution it stops, if one was open.
+        execution: Option<ExecutionId>,
+        /// The owner, to wake it.
+        owner: Option<Incarnation>,
+        /// The owner is known to be dead: it takes effect at the takeover.
+        after_takeover: bool,
+    },
+    /// Nothing ran; waiting input was parked before it started.
+    StoppedBeforeStart {
+        /// The interrupt's seq.
+        seq: u64,
+    },
+    /// The named execution is over.
+    AlreadyFinished,
+    /// Nothing runs and nothing waits; nothing was written.
+    Idle,
+}
+
+/// An effect row: a tool process that may have been left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectRow {
+    /// The step's message.
+    pub message: MessageId,
+    /// The call.
+    pub call: CallId,
+    /// The epoch that started it.
+    pub epoch: u64,
+    /// The attachment generation.
+    pub generation: u64,
+    /// The process, once known.
+    pub process: Option<ProcessId>,
+}
+
+/// A cached piece of a session's fold: derived, versioned, thrown away when the version differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The last seq folded in.
+    pub through: u64,
+    /// The fold's format.
+    pub version: u32,
+    /// Opaque to the store.
+    pub bytes: Vec<u8>,
+}
+
+/// What a replay did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replayed {
+    /// Events inserted.
+    pub inserted: u64,
+    /// Events that were there, equal.
+    pub equal: u64,
+}
+
+/// An event log with claims. All methods are cancellation safe: dropping a future either leaves nothing
+/// done or lets the one transaction finish, with its after-commit hook, unobserved.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Appends in one transaction: fence, seqs, projectors, operations, insert, commit, after-commit hook,
+    /// wake. Appends of one session commit in the order of the calls' first poll.
+    async fn append(&self, append: Append) -> Result<Committed, AppendError>;
+
+    /// After [`AppendError::Unknown`]: locks the head, looks the ids up and raises `write_no` so that a
+    /// late ghost fails its fence (R3). `None`: the batch is not in the log and never will be.
+    async fn resolve(
+        &self,
+        session: &SessionId,
+        fence: &Fence,
+        ids: &[EventId],
+    ) -> Result<Option<Committed>, AppendError>;
+
+    /// Events after `after` (none: from the start), at most `limit`. A fork reads its parent's prefix as
+    /// its own. Errors: unknown session, a cursor beyond the head.
+    async fn read(
+        &self,
+        session: &SessionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page, ReadError>;
+
+    /// A hint that the session's log or claim may have changed, in this process or another. The value
+    /// only ever grows; read the log to know.
+    fn watch(&self, session: &SessionId) -> watch::Receiver<u64>;
+
+    /// A hint that anything at all may have changed.
+    fn watch_all(&self) -> watch::Receiver<u64>;
+
+    /// Makes a child that shares the parent's events `0..=through`; its first own event is
+    /// `session.forked`. Nothing is copied.
+    async fn fork(
+        &self,
+        parent: &SessionId,
+        through: u64,
+        child: &SessionId,
+        event: NewEvent,
+    ) -> Result<Committed, AppendError>;
+
+    /// Deletes a session that nobody owns, or whose owner is dead. What forks still need of its log stays
+    /// until they go.
+    async fn delete(&self, session: &SessionId) -> Result<(), DeleteError>;
+
+    /// Inserts exported events in order, rebuilding every projection and starting nothing. Refuses a gap,
+    /// an unknown type, an event that differs from the stored one, a foreign session id.
+    async fn replay(
+        &self,
+        session: &SessionId,
+        events: Vec<EventRecord>,
+    ) -> Result<Replayed, ReplayError>;
+
+    /// The session's row with its state and reason (R4).
+    async fn session(&self, session: &SessionId) -> Result<Option<SessionRow>, ReadError>;
+
+    /// Sessions by latest activity first.
+    async fn sessions(&self, query: SessionQuery) -> Result<Vec<SessionRow>, ReadError>;
+
+    /// Runnable sessions that nobody alive owns, oldest first: what a reconciler claims (P7).
+    async fn claimable(&self, limit: usize) -> Result<Vec<SessionRow>, ReadError>;
+
+    /// Pending inputs in admission order, with their eligibility.
+    async fn inbox(&self, session: &SessionId) -> Result<Vec<PendingInput>, ReadError>;
+
+    /// Effect rows of the session.
+    async fn effects(&self, session: &SessionId) -> Result<Vec<EffectRow>, ReadError>;
+
+    /// Stops what runs (R5).
+    async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError>;
+
+    /// Adds this process as a node.
+    async fn join(&self, node: NodeInfo) -> Result<(), NodeError>;
+
+    /// Renews the node's lease (R7).
+    async fn renew(&self, incarnation: &Incarnation) -> Result<Renewal, NodeError>;
+
+    /// The node takes no more sessions.
+    async fn drain(&self, incarnation: &Incarnation) -> Result<(), NodeError>;
+
+    /// The node is gone: marks it dead, so that what it still held is claimable at once.
+    async fn leave(&self, incarnation: &Incarnation) -> Result<(), NodeError>;
+
+    /// Marks dead every node this observer can prove dead, or whose lease ended by the rules of R7, and
+    /// returns them.
+    async fn reap(&self, observer: &Incarnation) -> Result<Vec<Incarnation>, NodeError>;
+
+    /// Every node that is not dead.
+    async fn nodes(&self) -> Result<Vec<NodeRow>, NodeError>;
+
+    /// Takes tenure if nobody alive has it: one conditional write on the head row. A takeover keeps the
+    /// dead owner's phase, raises the epoch, and charges the crash first (R8).
+    async fn acquire(
+        &self,
+        session: &SessionId,
+        incarnation: &Incarnation,
+        even_if_idle: bool,
+    ) -> Result<Acquire, AppendError>;
+
+    /// The claim's phase and wake flag as they are now; `None` when the fence no longer holds.
+    async fn claim_phase(&self, session: &SessionId, fence: &Fence)
+    -> Result<Option<ClaimView>, ReadError>;
+
+    /// Every claim row, for people and tests.
+    async fn claims(&self) -> Result<Vec<ClaimRow>, ReadError>;
+
+    /// Stores a piece of the fold. Derived data: not fenced, last one for a `through` wins.
+    async fn put_checkpoint(&self, session: &SessionId, checkpoint: Checkpoint)
+    -> Result<(), ReadError>;
+
+    /// Checkpoints of `version`, in order of `through`.
+    async fn checkpoints(
+        &self,
+        session: &SessionId,
+        version: u32,
+    ) -> Result<Vec<Checkpoint>, ReadError>;
+
+    /// Gives space back, bounded per call so that others are not held up; says what it did.
+    async fn gc(&self) -> Result<GcReport, ReadError>;
+
+    /// What the store is and whether it is sound, for `doctor`.
+    async fn health(&self) -> Result<StoreHealth, ReadError>;
+}
+
+/// What recovery decided, re-exported for callers that read claims.
+pub type Decision = RecoveryDecision;

@@ -1,0 +1,242 @@
+//! Errors of the store, by what the caller can do about them.
+
+use tenure_core::id::{EventId, Incarnation, SessionId};
+
+/// Why an append changed nothing (or, for `Unknown`, may have).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// No such session.
+    #[error("session {0} does not exist; `tenure sessions` lists those that do")]
+    UnknownSession(SessionId),
+    /// The session exists already.
+    #[error("session {0} exists already")]
+    SessionExists(SessionId),
+    /// The writer no longer holds tenure: drop its memory, kill its children, write nothing more.
+    #[error("session {session}: this owner was replaced; nothing was written")]
+    StaleClaim {
+        /// The session.
+        session: SessionId,
+    },
+    /// An interrupt was accepted: settle, start nothing.
+    #[error("session {session} is being interrupted; nothing new starts")]
+    Cancelling {
+        /// The session.
+        session: SessionId,
+    },
+    /// An input to be promoted or cancelled is no longer pending: read the inbox and decide again.
+    #[error("session {session}: its inbox changed; decide again")]
+    InboxChanged {
+        /// The session.
+        session: SessionId,
+    },
+    /// A release found eligible input: go on.
+    #[error("session {session} has more to do; not released")]
+    NotIdle {
+        /// The session.
+        session: SessionId,
+    },
+    /// The work belongs to an attachment that has been replaced.
+    #[error("session {session}: its location was replaced; the late result was refused")]
+    StaleAttachment {
+        /// The session.
+        session: SessionId,
+    },
+    /// The event id exists with another body.
+    #[error("session {session}: event {event} exists with another content")]
+    Conflict {
+        /// The session.
+        session: SessionId,
+        /// The event.
+        event: EventId,
+    },
+    /// The batch itself is not acceptable.
+    #[error("session {session}: {reason}")]
+    Rejected {
+        /// The session.
+        session: SessionId,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store cannot be written now; nothing was written.
+    #[error("the store cannot be written: {reason}")]
+    Unavailable {
+        /// What happened and what to do.
+        reason: String,
+    },
+    /// The commit's answer was lost: resolve before anything else.
+    #[error("session {session}: it is not known whether the last write was stored: {reason}")]
+    Unknown {
+        /// The session.
+        session: SessionId,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// Why a read failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No such session.
+    #[error("session {0} does not exist; `tenure sessions` lists those that do")]
+    UnknownSession(SessionId),
+    /// The cursor is beyond the head.
+    #[error("session {session} ends at {head}; there is nothing after {after}")]
+    CursorBeyondHead {
+        /// The session.
+        session: SessionId,
+        /// The cursor.
+        after: u64,
+        /// The head.
+        head: u64,
+    },
+    /// A stored row cannot be read.
+    #[error("session {session}: event {seq} is damaged: {detail}")]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// The seq.
+        seq: u64,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The store cannot be read now.
+    #[error("the store cannot be read: {reason}")]
+    Unavailable {
+        /// What happened and what to do.
+        reason: String,
+    },
+}
+
+/// Why a session was not deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    /// No such session.
+    #[error("session {0} does not exist")]
+    UnknownSession(SessionId),
+    /// Somebody alive runs it.
+    #[error("session {session} is running on {owner}; interrupt it first")]
+    Owned {
+        /// The session.
+        session: SessionId,
+        /// The owner.
+        owner: Incarnation,
+    },
+    /// The store cannot be written now.
+    #[error("the store cannot be written: {reason}")]
+    Unavailable {
+        /// What happened and what to do.
+        reason: String,
+    },
+}
+
+/// Why a replay was refused; nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// A seq is missing.
+    #[error("line {line}: seq {found} follows, {expected} was expected")]
+    Gap {
+        /// 1-based line of the export.
+        line: u64,
+        /// Expected seq.
+        expected: u64,
+        /// Found seq.
+        found: u64,
+    },
+    /// An event differs from the stored one.
+    #[error("seq {seq} differs from what is stored")]
+    Divergent {
+        /// The seq.
+        seq: u64,
+    },
+    /// An event's type is not known.
+    #[error("line {line}: this version does not know event type {type_name} version {version}")]
+    UnknownType {
+        /// 1-based line.
+        line: u64,
+        /// The type.
+        type_name: String,
+        /// The version.
+        version: u32,
+    },
+    /// An event cannot be read, or belongs to another session, or its id is used elsewhere.
+    #[error("line {line}: {detail}")]
+    BadEvent {
+        /// 1-based line.
+        line: u64,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The store cannot be written now.
+    #[error("the store cannot be written: {reason}")]
+    Unavailable {
+        /// What happened and what to do.
+        reason: String,
+    },
+}
+
+/// Why a node operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NodeError {
+    /// The incarnation is not, or no longer, a live node.
+    #[error("node {0} is not a live node of this store")]
+    NotLive(Incarnation),
+    /// The store cannot be used now.
+    #[error("the store cannot be used: {reason}")]
+    Unavailable {
+        /// What happened and what to do.
+        reason: String,
+    },
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The file was written by a newer version.
+    #[error("{path} has schema {found}, this version knows {known}: use a newer tenure; nothing was changed")]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its schema.
+        found: u32,
+        /// The newest this version knows.
+        known: u32,
+    },
+    /// The folder lies on a network file system.
+    #[error("{path} lies on a network file system ({kind}), where SQLite's locks are not reliable: choose a local folder with --store")]
+    NetworkFileSystem {
+        /// The file.
+        path: String,
+        /// The file system.
+        kind: String,
+    },
+    /// The folder or file may not be written.
+    #[error("{path} cannot be written: {detail}; check its owner and mode, or choose another place with --store")]
+    ReadOnly {
+        /// The file.
+        path: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// The file is not a sound database.
+    #[error("{path} is damaged: {detail}; nothing was changed. Keep a copy; `sqlite3 FILE .recover` may save what is left")]
+    Corrupt {
+        /// The file.
+        path: String,
+        /// What SQLite said.
+        detail: String,
+    },
+    /// The disk is full.
+    #[error("{path}: the disk is full; free some space and try again")]
+    Full {
+        /// The file.
+        path: String,
+    },
+    /// Anything else.
+    #[error("{path} cannot be opened: {detail}")]
+    Other {
+        /// The file.
+        path: String,
+        /// What happened.
+        detail: String,
+    },
+}
