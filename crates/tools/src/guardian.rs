@@ -1,0 +1,89 @@
+//! Guardian processes: each shell command runs below a helper that ends every descendant when the call ends, when
+//! its parent dies, or when the parent's lease is not renewed.
+//!
+//! The helper is the current executable started again with a hidden first argument. It is a single-threaded program
+//! without a runtime that makes itself the *subreaper* of whatever the command starts: processes that call `setsid`,
+//! are started by `nohup` or fork twice come back to it as its children, so that "no children left" is one system
+//! call and is the truth.
+//!
+//! What it cannot do: see a process that something else starts on the command's behalf (a service manager, a
+//! container engine, `at`), or end one that runs as another user.
+
+mod clock;
+mod identity;
+mod kill;
+mod lease;
+mod leftover;
+mod process;
+mod run;
+mod wire;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub use clock::since_boot;
+pub use identity::{boot_id, pid_start};
+pub use lease::LeaseDeadline;
+pub use leftover::{Leftover, LeftoverError, kill_leftover};
+pub(crate) use process::{Guarded, StartError};
+pub(crate) use wire::Report;
+pub use wire::{Ended, ExitKind, Killed};
+
+/// The hidden first argument.
+pub const GUARDIAN_ARG: &str = "__tenure-guardian";
+
+/// How to start a guardian.
+#[derive(Debug, Clone)]
+pub struct GuardianCommand {
+    /// The program; its `main` must call [`maybe_run`] first.
+    pub program: PathBuf,
+    /// Its arguments; the first must be [`GUARDIAN_ARG`].
+    pub args: Vec<OsString>,
+    /// The deadline all guardians of this process share; without one only the pipe from the parent is watched.
+    pub lease: Option<LeaseDeadline>,
+}
+
+impl GuardianCommand {
+    /// The current executable. On Linux it is named by `/proc/self/exe`, so that replacing the file on disk (an
+    /// upgrade) does not start another version under a running process.
+    ///
+    /// # Errors
+    /// When the executable's path is unknown.
+    pub fn current_exe() -> std::io::Result<Self> {
+        let link = PathBuf::from("/proc/self/exe");
+        Ok(Self::new(if link.exists() {
+            link
+        } else {
+            std::env::current_exe()?
+        }))
+    }
+
+    /// Another program, such as this crate's `tenure-guardian`.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            args: vec![GUARDIAN_ARG.into()],
+            lease: None,
+        }
+    }
+
+    /// Watches a lease, too.
+    #[must_use]
+    pub fn with_lease(mut self, lease: LeaseDeadline) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+}
+
+/// Becomes the guardian, and never returns, when this process was started as one; otherwise does nothing.
+///
+/// Call it first in `main`: before threads, runtimes and argument parsing.
+pub fn maybe_run() {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|arg| arg == GUARDIAN_ARG)
+    {
+        std::process::exit(run::main());
+    }
+}

@@ -1,0 +1,223 @@
+//! Arguments that make a known program run another one, write where it is told, or load configuration.
+//!
+//! A rule with a trailing `*` was written with the program's ordinary arguments in mind. The words found here are
+//! not covered by that star; a rule must spell them out.
+
+mod scripts;
+mod table;
+
+use super::shell::ShellWord;
+use super::variables;
+use table::{Mark, PROGRAMS, Program};
+
+/// What a marked word makes the program do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Runs something named by the arguments or by input.
+    Runs,
+    /// Writes to a place the arguments name.
+    Writes,
+    /// Loads configuration or plug-ins.
+    Loads,
+}
+
+impl Effect {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Runs => "can run another program",
+            Self::Writes => "writes where it says",
+            Self::Loads => "loads configuration or code",
+        }
+    }
+}
+
+/// One word that a trailing star does not cover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flag {
+    /// Index of the last word that a rule must spell out.
+    pub index: usize,
+    /// What it does.
+    pub effect: Effect,
+    /// The word, for the question.
+    pub word: String,
+}
+
+impl Flag {
+    pub(crate) fn reason(&self) -> String {
+        format!("`{}` {}", self.word, self.effect.verb())
+    }
+}
+
+/// Whether "always" may be offered for a command, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nature {
+    /// An ordinary program.
+    Ordinary,
+    /// Runs a script file named by its arguments.
+    Interpreter,
+    /// Runs what its arguments say.
+    Wrapper,
+}
+
+/// The name a program is known by: without folder and version digits.
+fn program_name(word: &str) -> &str {
+    let base = word.rsplit('/').next().unwrap_or(word);
+    let short = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    if PROGRAMS.iter().any(|program| program.names.contains(&base)) || short.is_empty() { base } else { short }
+}
+
+fn lookup(word: &str) -> Option<&'static Program> {
+    let name = program_name(word);
+    PROGRAMS.iter().find(|program| program.names.contains(&name))
+}
+
+/// What kind of program the command runs.
+pub(crate) fn kind(words: &[ShellWord]) -> Nature {
+    let Some(program) = words.first().and_then(|word| lookup(&word.text)) else {
+        return Nature::Ordinary;
+    };
+    if program.marks.iter().any(|mark| matches!(mark, Mark::Everything)) {
+        Nature::Wrapper
+    } else if program.marks.iter().any(|mark| matches!(mark, Mark::Script)) {
+        Nature::Interpreter
+    } else {
+        Nature::Ordinary
+    }
+}
+
+/// The words of the command that a trailing star does not cover.
+pub(crate) fn flags(words: &[ShellWord]) -> Vec<Flag> {
+    let Some(program) = words.first().and_then(|word| lookup(&word.text)) else {
+        return Vec::new();
+    };
+    let mut flags = Vec::new();
+    for (index, word) in words.iter().enumerate().skip(1) {
+        if word.may_be_option && !word.literal {
+            flags.push(Flag { index, effect: Effect::Runs, word: word.text.clone() });
+        }
+    }
+    for mark in program.marks {
+        apply(mark, words, &mut flags);
+    }
+    flags
+}
+
+fn apply(mark: &Mark, words: &[ShellWord], flags: &mut Vec<Flag>) {
+    let mut flag = |index: usize, effect: Effect| {
+        let word = words.get(index).map_or_else(|| words[0].text.clone(), |word| word.text.clone());
+        flags.push(Flag { index, effect, word });
+    };
+    let arguments = || words.iter().enumerate().skip(1);
+    match mark {
+        Mark::Everything => flag(words.len(), Effect::Runs),
+        Mark::Script => flag(script_index(words), Effect::Runs),
+        Mark::FirstWord(effect) => flag(first_operand(words).unwrap_or(words.len()), *effect),
+        Mark::Long(effect, options) => {
+            for (index, word) in arguments() {
+                let name = word.text.split('=').next().unwrap_or("");
+                if name.len() > 2 && name.starts_with("--") && options.iter().any(|option| option.starts_with(name)) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::Short(effect, letters) => {
+            for (index, word) in arguments() {
+                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(c)) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::ShortBeforeCommand(effect, letters) => {
+            for (index, word) in arguments().take_while(|(_, word)| word.text.starts_with('-')) {
+                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(c)) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::FirstCluster(effect, letters) => {
+            if words.get(1).is_some_and(|word| !word.text.starts_with('-') && word.text.contains(|c| letters.contains(c))) {
+                flag(1, *effect);
+            }
+        }
+        Mark::Word(effect, options) => {
+            for (index, word) in arguments() {
+                let name = word.text.trim_start_matches('-').split('=').next().unwrap_or("");
+                if word.text.starts_with('-') && options.contains(&name) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::SubCommand(effect, names) => {
+            if let Some(index) = first_operand(words) {
+                if names.contains(&words[index].text.as_str()) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::OnlySubCommands(effect, names) => {
+            if let Some(index) = first_operand(words) {
+                if !names.contains(&words[index].text.as_str()) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::Containing(effect, parts) => {
+            for (index, word) in arguments() {
+                if parts.iter().any(|part| word.text.contains(part)) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::Assigning => {
+            for (index, word) in arguments() {
+                let name = word.text.split(['=', '+', '[']).next().unwrap_or("");
+                if !word.literal || word.text.contains('[') || variables::is_sensitive(name) {
+                    flag(index, Effect::Loads);
+                }
+            }
+        }
+        Mark::Variables => {
+            for (index, word) in arguments() {
+                if !word.text.starts_with('-') && word.text.contains('=') {
+                    flag(index, Effect::Loads);
+                }
+            }
+        }
+        Mark::SedScript => {
+            for (index, word) in arguments() {
+                if !word.literal || scripts::sed_may_act(&word.text) {
+                    flag(index, Effect::Writes);
+                }
+            }
+        }
+        Mark::AwkProgram => {
+            for (index, word) in arguments() {
+                if !word.literal || scripts::awk_may_act(&word.text) {
+                    flag(index, Effect::Runs);
+                }
+            }
+        }
+    }
+}
+
+/// `-abc`: one dash, then letters.
+fn is_cluster(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('-') && !text.starts_with("--")
+}
+
+fn first_operand(words: &[ShellWord]) -> Option<usize> {
+    words.iter().skip(1).position(|word| !word.text.starts_with('-')).map(|at| at + 1)
+}
+
+/// Where an interpreter's script is named: past the end when it reads a script from an option or its input.
+fn script_index(words: &[ShellWord]) -> usize {
+    match words.get(1) {
+        Some(word) if word.literal && !word.text.starts_with('-') => 1,
+        _ => words.len(),
+    }
+}
+
+/// True when an interpreter is called with the script file as its first argument.
+pub(crate) fn names_a_script(words: &[ShellWord]) -> bool {
+    script_index(words) < words.len()
+}

@@ -1,0 +1,3 @@
+// Integration tests of the tools crate.
+
+mod permission;
