@@ -287,6 +287,9 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), EventBody::KNOWN.len());
         let error = EventBody::decode("step.started", 1, "{}").unwrap_err();
-        assert!(error.to_string().contains("step.started version 1"), "{error}");
+        assert!(
+            error.to_string().contains("step.started version 1"),
+            "{error}"
+        );
     }
 }

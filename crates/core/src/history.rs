@@ -1,1 +1,277 @@
-//! placeholder
+//! From the conversation to a request that its provider accepts, whatever happened before (P3).
+//!
+//! Guarantees, for every log: each tool call in the request has exactly one result, right behind its
+//! message; call ids are unique in the request; no block is empty; a provider's own JSON goes back byte for
+//! byte, and only to the protocol, provider and model family that made it; superseded attempts are left out.
+
+use crate::event::body::InputKind;
+use crate::message::*;
+use crate::model::ModelRef;
+use crate::provider::NativeState;
+use crate::request::*;
+use crate::session::SessionState;
+use std::collections::HashMap;
+
+/// What the runner adds to the conversation to make a request.
+#[derive(Debug, Clone)]
+pub struct RequestPlan {
+    /// The model asked.
+    pub model: ModelRef,
+    /// The protocol it is asked in.
+    pub protocol: String,
+    /// Tool definitions, in stable order.
+    pub tools: Vec<ToolDef>,
+    /// The last allowed step: tools stay defined and may not be called.
+    pub last_step: bool,
+    /// Limit on generated tokens.
+    pub max_output: Option<u64>,
+    /// Key for the provider's prompt cache.
+    pub cache_key: String,
+}
+
+/// What the model is told in the last allowed step.
+pub const LAST_STEP_NOTICE: &str = "This is the last step allowed for this turn: tools cannot be called \
+now. Say what was done, what is left, and how to go on.";
+
+/// Builds the request for the next step.
+pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
+    let mut builder = Builder {
+        plan,
+        messages: Vec::new(),
+        ids: HashMap::new(),
+    };
+    if let Some(summary) = &state.summary {
+        builder.user(vec![format!(
+            "Summary of the conversation so far (older messages were replaced by it):\n\n{}",
+            summary.text
+        )]);
+        if let Some(pinned) = &summary.pinned {
+            builder.user(input_parts(pinned));
+        }
+    }
+    for entry in &state.entries {
+        match entry.as_ref() {
+            Entry::Input { input, .. } => builder.user(input_parts(input)),
+            Entry::Note { text, .. } => builder.system(text),
+            Entry::Assistant(message) => builder.assistant(message),
+        }
+    }
+    if plan.last_step {
+        builder.system(LAST_STEP_NOTICE);
+    }
+    Request {
+        model: plan.model.clone(),
+        system: state
+            .instructions
+            .as_ref()
+            .map(|i| i.parts.clone())
+            .unwrap_or_default(),
+        messages: builder.messages,
+        tools: plan.tools.clone(),
+        tool_choice: if plan.last_step {
+            ToolChoice::None
+        } else {
+            ToolChoice::Auto
+        },
+        max_output: plan.max_output,
+        cache_key: plan.cache_key.clone(),
+    }
+}
+
+/// The text parts of an input as the model reads them.
+pub fn input_parts(input: &InputKind) -> Vec<String> {
+    match input {
+        InputKind::User { text, files } => {
+            let mut parts: Vec<String> = files
+                .iter()
+                .map(|file| format!("<file name=\"{}\">\n{}\n</file>", file.name, file.text))
+                .collect();
+            parts.push(text.clone());
+            parts
+        }
+        InputKind::Synthetic { text } => vec![text.clone()],
+        InputKind::Compaction | InputKind::Move { .. } => Vec::new(),
+    }
+}
+
+/// A model's family: its name without a trailing date or `-latest`.
+fn family(model: &str) -> &str {
+    let model = model.strip_suffix("-latest").unwrap_or(model);
+    match model.rsplit_once('-') {
+        Some((family, date)) if date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()) => {
+            family
+        }
+        _ => model,
+    }
+}
+
+struct Builder<'a> {
+    plan: &'a RequestPlan,
+    messages: Vec<RequestMessage>,
+    /// How often each call id was used so far.
+    ids: HashMap<String, u32>,
+}
+
+impl Builder<'_> {
+    fn user(&mut self, parts: Vec<String>) {
+        let parts: Vec<String> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
+        if !parts.is_empty() {
+            self.messages.push(RequestMessage::User { parts });
+        }
+    }
+
+    fn system(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.messages.push(RequestMessage::System {
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    fn native(&self, native: Option<&NativeState>) -> Option<String> {
+        native
+            .filter(|n| {
+                n.protocol == self.plan.protocol
+                    && n.provider == self.plan.model.provider
+                    && family(&n.model) == family(&self.plan.model.model)
+            })
+            .map(|n| n.native.clone())
+    }
+
+    /// A call id that no earlier call of the request has, the same in every request of this log.
+    fn unique_id(&mut self, id: &str) -> String {
+        let mut candidate = id.to_owned();
+        loop {
+            let uses = self.ids.entry(candidate.clone()).or_insert(0);
+            *uses += 1;
+            if *uses == 1 {
+                return candidate;
+            }
+            candidate = format!("{id}_{uses}");
+        }
+    }
+
+    fn assistant(&mut self, message: &AssistantMessage) {
+        let whole = message.end.as_ref().is_some_and(|end| end.error.is_none());
+        let mut blocks = Vec::new();
+        let mut results = Vec::new();
+        for part in message.parts.iter().filter(|part| !part.superseded) {
+            match &part.kind {
+                PartKind::Text(text) => {
+                    let native = self.native(text.native.as_ref()).filter(|_| text.complete);
+                    if native.is_some() || !text.text.trim().is_empty() {
+                        blocks.push(AssistantBlock::Text {
+                            text: text.text.clone(),
+                            native,
+                        });
+                    }
+                }
+                PartKind::Reasoning(text) => {
+                    if let Some(native) =
+                        self.native(text.native.as_ref()).filter(|_| text.complete)
+                    {
+                        blocks.push(AssistantBlock::Reasoning {
+                            text: text.text.clone(),
+                            native: Some(native),
+                        });
+                    }
+                }
+                PartKind::Opaque { native } => {
+                    if let Some(native) = self.native(Some(native)) {
+                        blocks.push(AssistantBlock::Opaque { native });
+                    }
+                }
+                PartKind::Tool(tool) => self.tool(tool, &mut blocks, &mut results),
+            }
+        }
+        if !whole {
+            drop_dangling_reasoning(&mut blocks);
+        }
+        if blocks.iter().all(|b| {
+            matches!(
+                b,
+                AssistantBlock::Reasoning { .. } | AssistantBlock::Opaque { .. }
+            )
+        }) {
+            // Reasoning alone answers nothing, and vendors refuse a message of nothing else.
+            return;
+        }
+        self.messages.push(RequestMessage::Assistant { blocks });
+        if !results.is_empty() {
+            self.messages.push(RequestMessage::ToolResults { results });
+        }
+    }
+
+    fn tool(
+        &mut self,
+        tool: &ToolPart,
+        blocks: &mut Vec<AssistantBlock>,
+        results: &mut Vec<ToolResult>,
+    ) {
+        let outcome = tool.outcome.as_ref();
+        let text = match outcome.map(|o| o.text.trim()) {
+            Some("") => "(no output)".to_owned(),
+            Some(_) => outcome.map(|o| o.text.clone()).unwrap_or_default(),
+            None => "No result was recorded for this call.".to_owned(),
+        };
+        if tool.executed {
+            self.hosted(tool, text, blocks);
+            return;
+        }
+        // A call whose input never arrived, or is not an object, goes back as an empty one: the vendor
+        // would refuse the raw text, and the result says what was wrong.
+        let (input, native) = match &tool.input {
+            Some(input) if is_object(input) => (input.clone(), self.native(tool.native.as_ref())),
+            _ => ("{}".to_owned(), None),
+        };
+        let id = self.unique_id(tool.call.as_str());
+        let native = native.filter(|_| id == tool.call.as_str());
+        results.push(ToolResult {
+            id: id.clone(),
+            name: tool.name.clone(),
+            text,
+            is_error: outcome.is_none_or(|o| o.failure.is_some()),
+        });
+        blocks.push(AssistantBlock::ToolCall {
+            id,
+            name: tool.name.clone(),
+            input,
+            native,
+        });
+    }
+
+    /// A hosted call goes back as it was to its own provider, with its result or not at all; any other
+    /// provider reads it as text.
+    fn hosted(&mut self, tool: &ToolPart, text: String, blocks: &mut Vec<AssistantBlock>) {
+        let call = self.native(tool.native.as_ref());
+        let result = self.native(tool.outcome.as_ref().and_then(|o| o.native.as_ref()));
+        if call.is_some() && result.is_some() {
+            let id = self.unique_id(tool.call.as_str());
+            blocks.push(AssistantBlock::Hosted {
+                id,
+                name: tool.name.clone(),
+                input: tool.input.clone().unwrap_or_else(|| "{}".to_owned()),
+                call,
+                result,
+                text,
+            });
+        } else {
+            blocks.push(AssistantBlock::Text {
+                text: format!("[{} was run by the provider. Result: {text}]", tool.name),
+                native: None,
+            });
+        }
+    }
+}
+
+fn is_object(input: &str) -> bool {
+    input.trim_start().starts_with('{')
+        && serde_json::from_str::<serde::de::IgnoredAny>(input).is_ok()
+}
+
+/// In a message that was cut, reasoning with nothing behind it belongs to output that never came.
+fn drop_dangling_reasoning(blocks: &mut Vec<AssistantBlock>) {
+    while matches!(blocks.last(), Some(AssistantBlock::Reasoning { .. })) {
+        blocks.pop();
+    }
+}

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 /// An identifier that a person typed or a peer sent does not have the required shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is not a {what} id: expected `{prefix}` followed by 1 to 64 letters, digits, `-` or `_`")]
+#[error(
+    "`{given}` is not a {what} id: expected `{prefix}` followed by 1 to 64 letters, digits, `-` or `_`"
+)]
 pub struct BadId {
     /// What was given, cut to 80 characters.
     pub given: String,

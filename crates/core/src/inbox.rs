@@ -54,7 +54,11 @@ impl InputKind {
 /// Chooses from `pending` (in admission order). All steers up to the first steered control input enter
 /// together, since steers do not cross a control input; at an idle boundary without steers, the first
 /// queued input follows. `continuation` is the input recovery wrote.
-pub fn take(pending: &[PendingInput], boundary: Boundary, continuation: Option<&MessageId>) -> Take {
+pub fn take(
+    pending: &[PendingInput],
+    boundary: Boundary,
+    continuation: Option<&MessageId>,
+) -> Take {
     let eligible = || pending.iter().filter(|p| p.eligible);
     if boundary == Boundary::Recovering {
         return match continuation.and_then(|c| eligible().find(|p| &p.input == c)) {
@@ -97,7 +101,10 @@ mod tests {
                 kind: if id.starts_with('c') {
                     InputKind::Compaction
                 } else {
-                    InputKind::User { text: (*id).to_owned(), files: Vec::new() }
+                    InputKind::User {
+                        text: (*id).to_owned(),
+                        files: Vec::new(),
+                    }
                 },
                 delivery: *delivery,
                 seq: i as u64,
@@ -148,10 +155,16 @@ mod tests {
 
     #[test]
     fn parked_inputs_rest_and_recovery_takes_only_its_own() {
-        let p = pending(&[("s1", Delivery::Steer, false), ("s2", Delivery::Steer, true)]);
+        let p = pending(&[
+            ("s1", Delivery::Steer, false),
+            ("s2", Delivery::Steer, true),
+        ]);
         assert_eq!(prompts(take(&p, Boundary::Idle, None)), ["s2"]);
         let own = MessageId::parse("msg_s2").unwrap();
         assert_eq!(prompts(take(&p, Boundary::Recovering, Some(&own))), ["s2"]);
-        assert_eq!(take(&p[..1], Boundary::Recovering, Some(&own)), Take::Nothing);
+        assert_eq!(
+            take(&p[..1], Boundary::Recovering, Some(&own)),
+            Take::Nothing
+        );
     }
 }

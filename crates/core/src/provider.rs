@@ -49,61 +49,104 @@ pub enum ProviderEvent {
         model: Option<String>,
     },
     /// A text block begins.
-    TextStart { /// Fragment id.
-        id: String },
+    TextStart {
+        /// Fragment id.
+        id: String,
+    },
     /// More text.
-    TextDelta { /// Fragment id.
-        id: String, /// The text.
-        text: String },
+    TextDelta {
+        /// Fragment id.
+        id: String,
+        /// The text.
+        text: String,
+    },
     /// The text block is complete.
-    TextEnd { /// Fragment id.
-        id: String, /// The provider's own JSON of the block, if it must be sent back as it was.
-        native: Option<String> },
+    TextEnd {
+        /// Fragment id.
+        id: String,
+        /// The provider's own JSON of the block, if it must be sent back as it was.
+        native: Option<String>,
+    },
     /// A reasoning block begins.
-    ReasoningStart { /// Fragment id.
-        id: String },
+    ReasoningStart {
+        /// Fragment id.
+        id: String,
+    },
     /// More reasoning.
-    ReasoningDelta { /// Fragment id.
-        id: String, /// The text.
-        text: String },
+    ReasoningDelta {
+        /// Fragment id.
+        id: String,
+        /// The text.
+        text: String,
+    },
     /// The reasoning block is complete.
-    ReasoningEnd { /// Fragment id.
-        id: String, /// The provider's own JSON of the block (signature, encrypted content), byte for byte.
-        native: Option<String> },
+    ReasoningEnd {
+        /// Fragment id.
+        id: String,
+        /// The provider's own JSON of the block (signature, encrypted content), byte for byte.
+        native: Option<String>,
+    },
     /// A tool call's input begins to stream.
-    ToolInputStart { /// Call id, unique in this stream.
-        id: String, /// The tool's name.
-        name: String },
+    ToolInputStart {
+        /// Call id, unique in this stream.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
     /// More of a tool call's input.
-    ToolInputDelta { /// Call id.
-        id: String, /// The tool's name as far as the stream repeats it.
-        name: Option<String>, /// Raw JSON text.
-        text: String },
+    ToolInputDelta {
+        /// Call id.
+        id: String,
+        /// The tool's name as far as the stream repeats it.
+        name: Option<String>,
+        /// Raw JSON text.
+        text: String,
+    },
     /// A tool call's input is complete.
-    ToolInputEnd { /// Call id.
-        id: String, /// The tool's name as far as the stream repeats it.
-        name: Option<String> },
+    ToolInputEnd {
+        /// Call id.
+        id: String,
+        /// The tool's name as far as the stream repeats it.
+        name: Option<String>,
+    },
     /// A complete tool call.
-    ToolCall { /// Call id.
-        id: String, /// The tool's name.
-        name: String, /// The input as raw text; not necessarily valid JSON. Empty means `{}`.
-        input: String, /// Run by the provider itself (hosted), never by us.
-        executed: bool, /// The provider's own JSON of the block.
-        native: Option<String> },
+    ToolCall {
+        /// Call id.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The input as raw text; not necessarily valid JSON. Empty means `{}`.
+        input: String,
+        /// Run by the provider itself (hosted), never by us.
+        executed: bool,
+        /// The provider's own JSON of the block.
+        native: Option<String>,
+    },
     /// The result of a hosted call.
-    ToolResult { /// The hosted call's id.
-        id: String, /// What it returned, readable as far as the protocol makes it so.
-        text: String, /// The provider says that the call failed.
-        is_error: bool, /// The provider's own JSON of the result block.
-        native: Option<String> },
+    ToolResult {
+        /// The hosted call's id.
+        id: String,
+        /// What it returned, readable as far as the protocol makes it so.
+        text: String,
+        /// The provider says that the call failed.
+        is_error: bool,
+        /// The provider's own JSON of the result block.
+        native: Option<String>,
+    },
     /// A block this version does not understand, kept to be sent back in its place.
-    Opaque { /// The provider's own JSON.
-        native: String },
+    Opaque {
+        /// The provider's own JSON.
+        native: String,
+    },
     /// The response ended as its protocol wants it to.
-    Finish { /// Why.
-        finish: Finish, /// The provider's own word for it.
-        raw: Option<String>, /// Tokens of this attempt.
-        usage: Usage },
+    Finish {
+        /// Why.
+        finish: Finish,
+        /// The provider's own word for it.
+        raw: Option<String>,
+        /// Tokens of this attempt.
+        usage: Usage,
+    },
     /// Tokens known so far; replaces what was known of this attempt.
     Usage(Usage),
     /// The provider reported an error in the stream.

@@ -72,30 +72,50 @@ pub enum RequestMessage {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssistantBlock {
     /// Text, never only white space unless `native` is present.
-    Text { /// The text.
-        text: String, /// Own JSON.
-        native: Option<String> },
+    Text {
+        /// The text.
+        text: String,
+        /// Own JSON.
+        native: Option<String>,
+    },
     /// Reasoning that may be replayed; `native` carries the signature or encrypted content.
-    Reasoning { /// The readable part.
-        text: String, /// Own JSON.
-        native: Option<String> },
+    Reasoning {
+        /// The readable part.
+        text: String,
+        /// Own JSON.
+        native: Option<String>,
+    },
     /// A call of a local tool; its result is in the following [`RequestMessage::ToolResults`].
-    ToolCall { /// Call id, unique in the request.
-        id: String, /// Tool name.
-        name: String, /// A JSON object, as text.
-        input: String, /// Own JSON.
-        native: Option<String> },
+    ToolCall {
+        /// Call id, unique in the request.
+        id: String,
+        /// Tool name.
+        name: String,
+        /// A JSON object, as text.
+        input: String,
+        /// Own JSON.
+        native: Option<String>,
+    },
     /// A hosted call with its result, both in the provider's own JSON.
-    Hosted { /// Call id.
-        id: String, /// Tool name.
-        name: String, /// Input text.
-        input: String, /// The call's own JSON.
-        call: Option<String>, /// The result's own JSON.
-        result: Option<String>, /// The result, readable.
-        text: String },
+    Hosted {
+        /// Call id.
+        id: String,
+        /// Tool name.
+        name: String,
+        /// Input text.
+        input: String,
+        /// The call's own JSON.
+        call: Option<String>,
+        /// The result's own JSON.
+        result: Option<String>,
+        /// The result, readable.
+        text: String,
+    },
     /// A block kept verbatim.
-    Opaque { /// Own JSON.
-        native: String },
+    Opaque {
+        /// Own JSON.
+        native: String,
+    },
 }
 
 /// The result of one local tool call.

@@ -1,1 +1,362 @@
-//! placeholder
+//! The fold of a whole session: settings, inbox, conversation, what is open.
+//!
+//! [`SessionState::apply`] is total and idempotent by seq. A runner brings it up to the head at each safe
+//! boundary; readers fold pages of the log with the same code.
+
+mod conversation;
+
+use crate::event::body::*;
+use crate::event::{Event, EventBody};
+use crate::id::{ExecutionId, MessageId};
+use crate::message::Entry;
+use crate::model::ModelRef;
+use crate::turn::TurnState;
+use crate::usage::Usage;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The format of [`SessionState`] in checkpoints; raise it whenever a field changes meaning.
+pub const FOLD_VERSION: u32 = 1;
+
+/// Everything the log says about a session.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SessionState {
+    /// The last seq applied.
+    pub cursor: Option<u64>,
+    /// Settings in force; none before `session.created`.
+    pub settings: Option<Settings>,
+    /// Title.
+    pub title: Option<String>,
+    /// Instructions of the current epoch.
+    pub instructions: Option<Instructions>,
+    /// Inputs admitted and neither promoted nor cancelled, in admission order.
+    pub inbox: Vec<AdmittedInput>,
+    /// The summary in force.
+    pub summary: Option<Summary>,
+    /// The conversation from the summary's `kept_from` on.
+    #[serde(skip)]
+    pub entries: Vec<Arc<Entry>>,
+    /// The last step's number since input was promoted; 0 right after a promotion.
+    pub step: u32,
+    /// The input promoted last, or the recovery that asks for a step, has not been answered yet.
+    pub wants_step: bool,
+    /// Tokens in the context after the last finished attempt, and the seq of that attempt's end.
+    pub context_tokens: Option<(u64, u64)>,
+    /// Sums over the session.
+    pub totals: Totals,
+    /// How the last execution ended.
+    pub last_end: Option<ExecutionEnd>,
+    /// The interrupt last requested: its seq and its execution.
+    pub interrupt: Option<(u64, Option<ExecutionId>)>,
+    /// Why the session is set aside, if it is.
+    pub quarantine: Option<String>,
+    /// Compactions in a row that did not help; reset by a finished step.
+    pub failed_compactions: u32,
+    /// What is open.
+    #[serde(skip)]
+    pub turn: TurnState,
+}
+
+/// Settings of a session: whoever takes over runs under these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where tools run.
+    pub location: Location,
+    /// The attachment's generation.
+    pub generation: u64,
+    /// The model.
+    pub model: ModelRef,
+    /// Limits.
+    pub limits: Limits,
+    /// Permission rules, in the permission crate's form.
+    pub permissions: serde_json::Value,
+    /// Wall-clock milliseconds of creation.
+    pub created_ms: i64,
+}
+
+/// Privileged text at the start of every request of an epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// The parts.
+    pub parts: Vec<String>,
+    /// Digest of the newest instruction files the model was told of.
+    pub digest: String,
+}
+
+/// An input that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmittedInput {
+    /// The input.
+    pub input: MessageId,
+    /// The seq of its admission.
+    pub seq: u64,
+    /// When it was admitted, wall-clock milliseconds.
+    pub admitted_ms: i64,
+    /// When it may enter.
+    pub delivery: Delivery,
+    /// What it asks for.
+    pub kind: InputKind,
+}
+
+/// A summary that stands for old history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The text.
+    pub text: String,
+    /// Entries from this seq on are kept as they are.
+    pub kept_from: u64,
+    /// The last words of the user before `kept_from`, kept verbatim when nothing of the user's is after it.
+    pub pinned: Option<InputKind>,
+    /// The seq of `compaction.ended`.
+    pub seq: u64,
+}
+
+/// Sums over the session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Tokens.
+    pub usage: Usage,
+    /// Millionths of a US dollar.
+    pub cost: u64,
+    /// Some attempt's price or usage is unknown: `cost` is a lower bound.
+    pub incomplete: bool,
+    /// Physical requests.
+    pub attempts: u64,
+    /// Steps.
+    pub steps: u64,
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum ExecutionEnd {
+    /// Well.
+    Succeeded {
+        /// Which.
+        execution: ExecutionId,
+    },
+    /// In a failure.
+    Failed {
+        /// Which.
+        execution: ExecutionId,
+        /// Why.
+        error: crate::error::SessionError,
+    },
+    /// By an interrupt.
+    Interrupted {
+        /// Which.
+        execution: ExecutionId,
+        /// Why.
+        reason: InterruptReason,
+    },
+}
+
+impl SessionState {
+    /// The fold of `events` from nothing.
+    pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut state = Self::default();
+        for event in events {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// Applies a committed event. Total, and idempotent by seq.
+    pub fn apply(&mut self, event: &Event) {
+        if self.cursor.is_some_and(|cursor| event.seq <= cursor) {
+            return;
+        }
+        self.cursor = Some(event.seq);
+        self.turn.apply(event);
+        match &event.body {
+            EventBody::InputAdmitted(_)
+            | EventBody::InputPromoted(_)
+            | EventBody::InputCancelled(_)
+            | EventBody::InputDeliveryChanged(_) => self.apply_input(event),
+            EventBody::ExecutionStarted(_)
+            | EventBody::ExecutionSucceeded(_)
+            | EventBody::ExecutionFailed(_)
+            | EventBody::ExecutionInterrupted(_)
+            | EventBody::InterruptRequested(_)
+            | EventBody::SessionQuarantined(_)
+            | EventBody::SessionReleased(_) => self.apply_execution(event),
+            EventBody::AttemptEnded(e) => {
+                self.totals.attempts += 1;
+                self.add(e.usage.as_ref(), e.cost);
+                if let Some(usage) = &e.usage
+                    && usage.context() > 0
+                {
+                    self.context_tokens = Some((usage.context(), event.seq));
+                }
+                self.apply_conversation(event);
+            }
+            EventBody::CompactionEnded(e) => {
+                self.add(e.usage.as_ref(), e.cost);
+                self.apply_compaction(event.seq, e);
+            }
+            EventBody::CompactionFailed(e) => {
+                self.add(e.usage.as_ref(), e.cost);
+                self.failed_compactions += 1;
+            }
+            EventBody::SessionCreated(_)
+            | EventBody::SessionForked(_)
+            | EventBody::SessionRenamed(_)
+            | EventBody::ModelSelected(_)
+            | EventBody::LimitsChanged(_)
+            | EventBody::PermissionsChanged(_)
+            | EventBody::AttachmentReplaced(_)
+            | EventBody::InstructionsSet(_)
+            | EventBody::InstructionsChanged(_) => self.apply_settings(event),
+            _ => self.apply_conversation(event),
+        }
+    }
+
+    fn add(&mut self, usage: Option<&Usage>, cost: Option<u64>) {
+        match usage {
+            Some(usage) => self.totals.usage.add(usage),
+            None => self.totals.incomplete = true,
+        }
+        match cost {
+            Some(cost) => self.totals.cost = self.totals.cost.saturating_add(cost),
+            None => self.totals.incomplete = true,
+        }
+    }
+
+    fn apply_settings(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::SessionCreated(e) => {
+                self.settings = Some(Settings {
+                    location: e.location.clone(),
+                    generation: 0,
+                    model: e.model.clone(),
+                    limits: e.limits.clone(),
+                    permissions: e.permissions.clone(),
+                    created_ms: event.created_ms,
+                });
+                self.title.clone_from(&e.title);
+            }
+            EventBody::SessionForked(_) => self.apply_fork(event.seq),
+            EventBody::SessionRenamed(e) => self.title = Some(e.title.clone()),
+            EventBody::InstructionsSet(e) => {
+                self.instructions = Some(Instructions {
+                    parts: e.parts.clone(),
+                    digest: e.digest.clone(),
+                });
+            }
+            EventBody::InstructionsChanged(e) => {
+                if let Some(instructions) = &mut self.instructions {
+                    instructions.digest.clone_from(&e.digest);
+                }
+                self.note(event.seq, e.text.clone());
+            }
+            body => {
+                let Some(settings) = &mut self.settings else {
+                    return;
+                };
+                match body {
+                    EventBody::ModelSelected(e) => settings.model = e.model.clone(),
+                    EventBody::LimitsChanged(e) => settings.limits = e.limits.clone(),
+                    EventBody::PermissionsChanged(e) => {
+                        settings.permissions = e.permissions.clone();
+                    }
+                    EventBody::AttachmentReplaced(e) => {
+                        settings.location = e.location.clone();
+                        settings.generation = e.generation;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A fork begins at rest: what was open in the parent is not carried over, and waiting inputs stay the
+    /// parent's.
+    fn apply_fork(&mut self, seq: u64) {
+        self.inbox.clear();
+        self.wants_step = false;
+        self.last_end = None;
+        self.interrupt = None;
+        self.quarantine = None;
+        self.close_open_message(seq);
+    }
+
+    fn apply_input(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::InputAdmitted(e) => self.inbox.push(AdmittedInput {
+                input: e.input.clone(),
+                seq: event.seq,
+                admitted_ms: event.created_ms,
+                delivery: e.delivery,
+                kind: e.kind.clone(),
+            }),
+            EventBody::InputPromoted(e) => {
+                if let Some(index) = self.inbox.iter().position(|i| i.input == e.input) {
+                    let admitted = self.inbox.remove(index);
+                    if !admitted.kind.is_control() {
+                        self.step = 0;
+                        self.wants_step = true;
+                        self.entries.push(Arc::new(Entry::Input {
+                            id: admitted.input,
+                            seq: event.seq,
+                            input: admitted.kind,
+                        }));
+                    }
+                }
+            }
+            EventBody::InputCancelled(e) => self.inbox.retain(|i| i.input != e.input),
+            EventBody::InputDeliveryChanged(e) => {
+                if let Some(input) = self.inbox.iter_mut().find(|i| i.input == e.input) {
+                    input.delivery = e.delivery;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_execution(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::InterruptRequested(e) => {
+                self.interrupt = Some((event.seq, e.execution.clone()));
+            }
+            EventBody::ExecutionSucceeded(e) => {
+                self.wants_step = false;
+                self.last_end = Some(ExecutionEnd::Succeeded {
+                    execution: e.execution.clone(),
+                });
+            }
+            EventBody::ExecutionFailed(e) => {
+                self.wants_step = false;
+                self.last_end = Some(ExecutionEnd::Failed {
+                    execution: e.execution.clone(),
+                    error: e.error.clone(),
+                });
+            }
+            EventBody::ExecutionInterrupted(e) => {
+                self.wants_step = false;
+                self.last_end = Some(ExecutionEnd::Interrupted {
+                    execution: e.execution.clone(),
+                    reason: e.reason,
+                });
+                if e.reason == InterruptReason::User {
+                    self.note(
+                        event.seq,
+                        "The user stopped the turn here. Do not go on with it unless asked."
+                            .to_owned(),
+                    );
+                }
+            }
+            EventBody::SessionQuarantined(e) => {
+                self.quarantine = Some(e.error.message.clone());
+            }
+            EventBody::SessionReleased(_) => self.quarantine = None,
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, seq: u64, text: String) {
+        self.entries.push(Arc::new(Entry::Note { seq, text }));
+    }
+}
+
+#[cfg(test)]
+mod tests;

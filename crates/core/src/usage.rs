@@ -27,7 +27,13 @@ fn is_zero(n: &u64) -> bool {
 impl Usage {
     /// From a vendor that counts cached tokens within the prompt ("gross"). A vendor that reports more
     /// cached than prompt tokens is clamped, never negative.
-    pub fn from_gross(prompt: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> Self {
+    pub fn from_gross(
+        prompt: u64,
+        cache_read: u64,
+        cache_write: u64,
+        output: u64,
+        reasoning: u64,
+    ) -> Self {
         let cache_read = cache_read.min(prompt);
         let cache_write = cache_write.min(prompt - cache_read);
         Self {
@@ -40,7 +46,13 @@ impl Usage {
     }
 
     /// From a vendor that counts cached tokens beside the prompt ("net").
-    pub fn from_net(input: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> Self {
+    pub fn from_net(
+        input: u64,
+        cache_read: u64,
+        cache_write: u64,
+        output: u64,
+        reasoning: u64,
+    ) -> Self {
         Self {
             input,
             output,
@@ -116,12 +128,20 @@ mod tests {
         let gross = Usage::from_gross(1000, 800, 0, 500, 300);
         let net = Usage::from_net(200, 800, 0, 500, 300);
         assert_eq!(gross, net);
-        assert_eq!((gross.prompt(), gross.input, gross.context()), (1000, 200, 1500));
+        assert_eq!(
+            (gross.prompt(), gross.input, gross.context()),
+            (1000, 200, 1500)
+        );
     }
 
     #[test]
     fn bc_s_068_cached_tokens_have_their_own_price_and_never_go_negative() {
-        let price = Price { input: 3.0, output: 15.0, cache_read: Some(0.3), cache_write: None };
+        let price = Price {
+            input: 3.0,
+            output: 15.0,
+            cache_read: Some(0.3),
+            cache_write: None,
+        };
         let usage = Usage::from_gross(100_000, 95_000, 0, 0, 0);
         assert_eq!(price.micro_dollars(&usage), 43_500);
         let odd = Usage::from_gross(10, 20, 5, 0, 0);
@@ -130,8 +150,17 @@ mod tests {
 
     #[test]
     fn a_malformed_price_counts_as_zero_and_the_others_apply() {
-        let price = Price { input: f64::NAN, output: 2.0, cache_read: None, cache_write: None };
-        let usage = Usage { input: 5, output: 3, ..Usage::default() };
+        let price = Price {
+            input: f64::NAN,
+            output: 2.0,
+            cache_read: None,
+            cache_write: None,
+        };
+        let usage = Usage {
+            input: 5,
+            output: 3,
+            ..Usage::default()
+        };
         assert_eq!(price.micro_dollars(&usage), 6);
     }
 }
