@@ -1,0 +1,19 @@
+//! Benchmarks and kill runs: programs of `tenure-sim` that drive the release build of `tenure`.
+
+use anyhow::Result;
+
+use crate::command::{cargo, must, target_directory};
+
+/// Builds `tenure`, then runs the program `name` of `tenure-sim` on it; `arguments` go to that program.
+///
+/// The program finds the binary under test in `TENURE_BIN`.
+pub fn run(name: &str, arguments: &[String]) -> Result<()> {
+    must(cargo().args(["build", "--release", "-p", "tenure", "--bin", "tenure"]))?;
+    let binary = target_directory()?.join("release/tenure");
+    must(
+        cargo()
+            .args(["run", "--release", "-p", "tenure-sim", "--bin", name, "--"])
+            .args(arguments)
+            .env("TENURE_BIN", binary),
+    )
+}

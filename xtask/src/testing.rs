@@ -1,0 +1,322 @@
+//! Runs the tests: house rules first, then documentation tests, then everything else, ending with one summary.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{cargo, has_cargo_tool, must, shown, target_directory};
+use crate::tidy;
+
+/// The crate whose tests drive the built `tenure` binary without cargo building it for them.
+const DRIVES_THE_BINARY: &str = "tenure-sim";
+/// Tests of real processes, told by their name: run one at a time, because they measure time and kill groups.
+const ALONE: &str = "real_";
+
+/// What `cargo xtask test` was asked to do.
+#[derive(Debug, Default, PartialEq)]
+pub struct Options {
+    /// Use the runner's CI profile.
+    pub ci: bool,
+    /// How many cases each property test draws; the environment's `PROPTEST_CASES`, else proptest's own, when absent.
+    pub cases: Option<u32>,
+    /// Only these crates; all when empty.
+    pub packages: Vec<String>,
+    /// Only tests whose name contains one of these; all when empty.
+    pub filters: Vec<String>,
+    /// Handed to the runner as they are.
+    pub runner: Vec<String>,
+}
+
+impl Options {
+    /// Reads the arguments after `test`; the error is one sentence for the user.
+    pub fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Options::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--ci" => options.ci = true,
+                "--cases" => {
+                    let count = rest.next().ok_or("`--cases` needs a number")?;
+                    let count = count
+                        .parse()
+                        .map_err(|_| format!("`--cases` needs a number, and got `{count}`"))?;
+                    options.cases = Some(count);
+                }
+                "-p" | "--package" => {
+                    let name = rest
+                        .next()
+                        .ok_or_else(|| format!("`{argument}` needs the name of a crate"))?;
+                    options.packages.push(name.clone());
+                }
+                "--" => {
+                    options.runner = rest.cloned().collect();
+                    break;
+                }
+                flag if flag.starts_with('-') => {
+                    return Err(format!("`test` has no option `{flag}`"));
+                }
+                filter => options.filters.push(filter.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn selection(&self) -> Vec<&str> {
+        if self.packages.is_empty() {
+            return vec!["--workspace"];
+        }
+        self.packages
+            .iter()
+            .flat_map(|name| ["-p", name.as_str()])
+            .collect()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.packages.is_empty() && self.filters.is_empty()
+    }
+}
+
+/// Runs house rules and tests; the first stage that fails ends it.
+pub fn run(options: &Options) -> Result<()> {
+    tidy::run()?;
+    let environment = Environment {
+        cases: options.cases,
+        binary: target_directory()?.join("debug/tenure"),
+    };
+    build(options)?;
+    if options.is_whole() {
+        must(environment.apply(cargo().args(["test", "--workspace", "--doc", "--quiet"])))?;
+    }
+    if has_cargo_tool("nextest") {
+        nextest(options, &environment)
+    } else {
+        cargo_test(options, &environment)
+    }
+}
+
+/// What tests are told by their environment.
+struct Environment {
+    cases: Option<u32>,
+    binary: std::path::PathBuf,
+}
+
+impl Environment {
+    fn apply<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("TENURE_BIN", &self.binary);
+        if let Some(cases) = self.cases {
+            command.env("PROPTEST_CASES", cases.to_string());
+        }
+        command
+    }
+}
+
+/// Builds tests and binaries with one selection, so that dependencies get the same features and are built once.
+fn build(options: &Options) -> Result<()> {
+    let mut command = cargo();
+    command
+        .arg("build")
+        .args(options.selection())
+        .args(["--bins", "--tests"]);
+    must(&mut command)?;
+    if options
+        .packages
+        .iter()
+        .any(|name| name == DRIVES_THE_BINARY)
+    {
+        must(cargo().args(["build", "-p", "tenure", "--bin", "tenure"]))?;
+    }
+    Ok(())
+}
+
+fn nextest(options: &Options, environment: &Environment) -> Result<()> {
+    let mut command = cargo();
+    command.args(["nextest", "run"]).args(options.selection());
+    command.args(["--profile", if options.ci { "ci" } else { "default" }]);
+    command.args(&options.filters).args(&options.runner);
+    must(environment.apply(&mut command))
+}
+
+/// Without nextest: the same tests by `cargo test`, whose many small summaries are added up into one.
+fn cargo_test(options: &Options, environment: &Environment) -> Result<()> {
+    let mut total = Summary::default();
+    let mut failed = Vec::new();
+    for harness in harness_arguments(options) {
+        let mut command = cargo();
+        command
+            .arg("test")
+            .args(options.selection())
+            .args(["--lib", "--bins", "--tests"]);
+        if options.ci {
+            command.arg("--no-fail-fast");
+        }
+        command.arg("--").args(harness);
+        if !streamed(environment.apply(&mut command), &mut total)? {
+            failed.push(shown(&command));
+            if !options.ci {
+                break;
+            }
+        }
+    }
+    println!(
+        "tests: {} passed, {} failed, {} skipped",
+        total.passed, total.failed, total.ignored
+    );
+    if !failed.is_empty() {
+        bail!("`{}` failed", failed.join("` and `"));
+    }
+    if total.passed == 0 {
+        bail!("no test ran: no name contains {:?}", options.filters);
+    }
+    Ok(())
+}
+
+/// The arguments of each pass: with no filter, tests of real processes get a pass of their own, one at a time.
+fn harness_arguments(options: &Options) -> Vec<Vec<String>> {
+    let words = |first: &[&str]| {
+        let mut all: Vec<String> = first.iter().map(|word| (*word).to_owned()).collect();
+        all.extend(options.runner.iter().cloned());
+        all
+    };
+    if options.filters.is_empty() {
+        vec![
+            words(&["--skip", ALONE]),
+            words(&[ALONE, "--test-threads=1"]),
+        ]
+    } else {
+        let filters: Vec<&str> = options.filters.iter().map(String::as_str).collect();
+        vec![words(&filters)]
+    }
+}
+
+/// Runs `command`, shows its output as it comes and adds up its summaries; `false` when it failed.
+fn streamed(command: &mut Command, total: &mut Summary) -> Result<bool> {
+    let line = shown(command);
+    eprintln!("$ {line}");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{line}`"))?;
+    let output = child.stdout.take().context("the child has no output")?;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        total.add(&line);
+    }
+    Ok(child.wait()?.success())
+}
+
+/// Counts of all test binaries together.
+#[derive(Debug, Default, PartialEq)]
+struct Summary {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Summary {
+    /// Adds the counts of one `test result:` line; any other line changes nothing.
+    fn add(&mut self, line: &str) {
+        let Some(counts) = line.strip_prefix("test result: ") else {
+            return;
+        };
+        let counts = counts.split_once(". ").map_or(counts, |(_, counts)| counts);
+        for part in counts.split(';') {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(what)) = (words.next(), words.next()) else {
+                continue;
+            };
+            let Ok(number) = number.parse::<u64>() else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&arguments)
+    }
+
+    #[test]
+    fn options_filters_and_the_runners_own_arguments_are_told_apart() {
+        let options = parse("--ci inbox -p tenure-core --cases 9 claim -- --no-capture")
+            .expect("good arguments");
+        assert_eq!(options.filters, ["inbox", "claim"]);
+        assert_eq!(options.packages, ["tenure-core"]);
+        assert_eq!(options.runner, ["--no-capture"]);
+        assert_eq!((options.ci, options.cases), (true, Some(9)));
+        assert_eq!(options.selection(), ["-p", "tenure-core"]);
+        assert_eq!(Options::default().selection(), ["--workspace"]);
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        assert_eq!(
+            parse("--quick").expect_err("wrong"),
+            "`test` has no option `--quick`"
+        );
+        assert_eq!(
+            parse("--cases many").expect_err("wrong"),
+            "`--cases` needs a number, and got `many`"
+        );
+        assert_eq!(
+            parse("-p").expect_err("wrong"),
+            "`-p` needs the name of a crate"
+        );
+    }
+
+    #[test]
+    fn summaries_of_many_binaries_are_added_up() {
+        let mut total = Summary::default();
+        total.add("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s");
+        total.add("test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.2s");
+        total.add("test a ... ok");
+        assert_eq!(
+            total,
+            Summary {
+                passed: 7,
+                failed: 2,
+                ignored: 1
+            }
+        );
+    }
+
+    #[test]
+    fn real_process_tests_get_a_pass_of_their_own_unless_filtered() {
+        let passes = harness_arguments(&Options::default());
+        assert_eq!(
+            passes,
+            [vec!["--skip", "real_"], vec!["real_", "--test-threads=1"]]
+        );
+        let options = Options {
+            filters: vec!["inbox".into()],
+            ..Options::default()
+        };
+        assert_eq!(harness_arguments(&options), [vec!["inbox"]]);
+    }
+
+    #[test]
+    fn property_case_counts_reach_the_tests() {
+        let environment = Environment {
+            cases: Some(7),
+            binary: "tenure".into(),
+        };
+        let mut command = Command::new("true");
+        let set: Vec<_> = environment.apply(&mut command).get_envs().collect();
+        assert!(
+            set.contains(&("PROPTEST_CASES".as_ref(), Some("7".as_ref()))),
+            "{set:?}"
+        );
+    }
+}
