@@ -1,3 +1,35 @@
 //! A scripted model served over HTTP, with strict validators of each vendor's request rules.
+//!
+//! A [`Script`] says turn by turn what the model answers: text, reasoning, tool calls, delays and faults. A
+//! [`ScriptedModel`] serves it over real sockets in three wire forms at once: OpenAI Chat Completions, OpenAI Responses
+//! and Anthropic Messages. Each request is first checked by [`validate`]; what a vendor would refuse is answered with
+//! 400 in that vendor's own error form, naming the rules broken. The format is documented in `docs/scripted-model.md`.
+//!
+//! This crate shares no code with the encoders it checks and depends on nothing else of the workspace.
 
+mod answer;
+mod cli;
+mod encode;
+mod http;
+mod issue;
+mod pieces;
+mod play;
+mod record;
+mod script;
+mod select;
+mod server;
+mod stream;
 pub mod validate;
+mod vendor;
+mod whole;
+
+pub use cli::{CliError, CliOptions, serve_cli};
+pub use issue::SEAL_PREFIX;
+pub use record::{Ended, Recorded, Verdict};
+pub use script::{
+    CutHow, Fault, Finish, Input, Part, Script, ScriptError, Seal, Select, Times, Turn, Usage,
+    WireShape,
+};
+pub use select::TurnId;
+pub use server::{Builder, Handle, ScriptedModel};
+pub use vendor::Vendor;

@@ -1,4 +1,9 @@
 //! Integration tests of the scripted model: validators against rules and corpus, the server over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed expectation is a failed test"
+)]
 
 mod corpus;
 mod rules;

@@ -1,0 +1,252 @@
+//! What a turn sends: its plan with all ids issued, and the encoders of the three wire forms.
+
+pub(crate) mod anthropic;
+pub(crate) mod chat;
+mod frames;
+mod hosted;
+pub(crate) mod responses;
+
+use serde_json::Value;
+
+use crate::issue::Issuer;
+use crate::pieces::{Piece, Pieces};
+use crate::script::{Finish, Part, Seal, Turn};
+use crate::vendor::Vendor;
+
+pub(crate) use frames::Frames;
+pub(crate) use hosted::{anthropic_result, responses_item};
+
+/// Token counts as they will be reported.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tokens {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) reasoning: u64,
+    pub(crate) cache_read: u64,
+    pub(crate) cache_write: u64,
+}
+
+/// A part with its ids and seals issued and its text cut.
+#[derive(Debug)]
+pub(crate) enum Planned {
+    Text {
+        pieces: Pieces,
+    },
+    Reasoning {
+        pieces: Pieces,
+        seal: Option<String>,
+        redacted: bool,
+    },
+    Call {
+        id: String,
+        name: String,
+        pieces: Pieces,
+    },
+    Hosted {
+        id: String,
+        name: String,
+        input: Value,
+        result: Option<Value>,
+        failed: bool,
+    },
+}
+
+impl Planned {
+    /// The pieces it streams; a hosted call streams none.
+    pub(crate) fn pieces(&self) -> Option<&Pieces> {
+        match self {
+            Self::Text { pieces } | Self::Call { pieces, .. } => Some(pieces),
+            Self::Reasoning {
+                pieces, redacted, ..
+            } => (!redacted).then_some(pieces),
+            Self::Hosted { .. } => None,
+        }
+    }
+}
+
+/// Everything an answer consists of, before it is laid on the wire.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) vendor: Vendor,
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) created: u64,
+    pub(crate) parts: Vec<Planned>,
+    pub(crate) finish: Finish,
+    /// `None`: no usage is reported.
+    pub(crate) tokens: Option<Tokens>,
+    /// The Chat form reports usage only when asked to.
+    pub(crate) chat_usage: bool,
+    /// The Responses form sends encrypted reasoning only when asked to.
+    pub(crate) encrypted: bool,
+    /// What the Responses form repeats of the request.
+    pub(crate) store: bool,
+}
+
+/// Characters of tool input in a piece when the turn does not say.
+const INPUT_PIECE: usize = 12;
+
+impl Plan {
+    pub(crate) fn new(
+        vendor: Vendor,
+        turn: &Turn,
+        body: &Value,
+        body_len: usize,
+        issuer: &Issuer,
+    ) -> Self {
+        let mut parts: Vec<Planned> = Vec::with_capacity(turn.parts.len() + 1);
+        let calls = turn.has_calls();
+        let thinks = matches!(turn.parts.first(), Some(Part::Reasoning { .. }));
+        let enabled = body
+            .pointer("/thinking/type")
+            .is_some_and(|t| t == "enabled");
+        if vendor == Vendor::AnthropicMessages && enabled && calls && !thinks {
+            // With thinking enabled that vendor always thinks before it uses a tool, and refuses a replay without it.
+            parts.push(plan_part(vendor, &Part::reasoning(""), turn, issuer));
+        }
+        parts.extend(
+            turn.parts
+                .iter()
+                .map(|part| plan_part(vendor, part, turn, issuer)),
+        );
+        let sent: usize = parts
+            .iter()
+            .filter_map(Planned::pieces)
+            .map(Pieces::sent_bytes)
+            .sum();
+        let usage = &turn.usage;
+        let tokens = (!usage.omit).then(|| Tokens {
+            input: usage.input.unwrap_or(body_len as u64 / 4 + 1),
+            output: usage.output.unwrap_or(sent as u64 / 4 + 1),
+            reasoning: usage.reasoning,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+        });
+        let created = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        Self {
+            vendor,
+            id: issuer.id(match vendor {
+                Vendor::OpenaiChat => "chatcmpl-",
+                Vendor::OpenaiResponses => "resp_",
+                Vendor::AnthropicMessages => "msg_",
+            }),
+            model: body
+                .get("model")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            created,
+            parts,
+            finish: turn.finish.clone().unwrap_or(if calls {
+                Finish::ToolCalls
+            } else {
+                Finish::Stop
+            }),
+            tokens,
+            chat_usage: body
+                .pointer("/stream_options/include_usage")
+                .is_some_and(|v| v == true),
+            encrypted: body
+                .get("include")
+                .and_then(Value::as_array)
+                .is_some_and(|list| list.iter().any(|v| v == "reasoning.encrypted_content")),
+            store: body.get("store") != Some(&Value::Bool(false)),
+        }
+    }
+}
+
+fn plan_part(vendor: Vendor, part: &Part, turn: &Turn, issuer: &Issuer) -> Planned {
+    match part {
+        Part::Text { text, deltas } => Planned::Text {
+            pieces: Pieces::cut(text, turn.chunk_size, *deltas),
+        },
+        Part::Reasoning {
+            text,
+            deltas,
+            seal,
+            redacted,
+        } => {
+            let pieces = Pieces::cut(text, turn.chunk_size, *deltas);
+            let seal = match seal {
+                // Only Anthropic's signature covers the visible text.
+                Seal::Issued if vendor == Vendor::AnthropicMessages && !redacted => {
+                    Some(issuer.seal(vendor, &pieces.whole()))
+                }
+                Seal::Issued => Some(issuer.seal(vendor, "")),
+                Seal::Literal(text) => Some(text.clone()),
+                Seal::Absent => None,
+            };
+            Planned::Reasoning {
+                pieces,
+                seal,
+                redacted: *redacted,
+            }
+        }
+        Part::Call { name, input, id } => Planned::Call {
+            id: id
+                .clone()
+                .unwrap_or_else(|| issuer.id(vendor.call_prefix())),
+            name: name.clone(),
+            pieces: Pieces::cut(
+                &input.wire_text(),
+                Some(turn.chunk_size.unwrap_or(INPUT_PIECE)),
+                None,
+            ),
+        },
+        Part::Hosted {
+            name,
+            input,
+            result,
+            failed,
+            id,
+        } => Planned::Hosted {
+            id: id.clone().unwrap_or_else(|| {
+                issuer.id(if vendor == Vendor::AnthropicMessages {
+                    "srvtoolu_"
+                } else {
+                    "ws_"
+                })
+            }),
+            name: name.clone(),
+            input: input.clone(),
+            result: result.clone(),
+            failed: *failed,
+        },
+    }
+}
+
+/// Writes one answer as the events of a wire form.
+pub(crate) trait Encoder: Send {
+    /// What comes before the first part.
+    fn start(&mut self, plan: &Plan, out: &mut Frames);
+    /// The opening of a part.
+    fn open(&mut self, part: &Planned, out: &mut Frames);
+    /// One piece of the open part.
+    fn delta(&mut self, piece: Piece<'_>, out: &mut Frames);
+    /// The end of the open part.
+    fn close(&mut self, part: &Planned, out: &mut Frames);
+    /// The finish and the usage.
+    fn finish(&mut self, plan: &Plan, out: &mut Frames);
+    /// The stream's end mark.
+    fn terminator(&mut self, plan: &Plan, out: &mut Frames);
+    /// An error event.
+    fn error(&mut self, plan: &Plan, error: &StreamError<'_>, out: &mut Frames);
+}
+
+/// An error that arrives within a stream.
+#[derive(Debug)]
+pub(crate) struct StreamError<'a> {
+    pub(crate) error_type: Option<&'a str>,
+    pub(crate) message: Option<&'a str>,
+    pub(crate) failed: bool,
+}
+
+pub(crate) fn encoder(vendor: Vendor, issuer: &Issuer) -> Box<dyn Encoder> {
+    match vendor {
+        Vendor::OpenaiChat => Box::new(chat::Chat::default()),
+        Vendor::OpenaiResponses => Box::new(responses::Responses::new(issuer)),
+        Vendor::AnthropicMessages => Box::new(anthropic::Anthropic::default()),
+    }
+}
