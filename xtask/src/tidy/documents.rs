@@ -8,7 +8,9 @@ use crate::tree::Tree;
 const FRONT_DOORS: &[&str] = &["README.md", "ARCHITECTURE.md"];
 /// Folders of single machines, written in halves so that this file does not break its own rule.
 const LOCAL_FOLDERS: &[&str] = &[
-    concat!("/wo", "rk/"),
+    concat!("/wo", "rk/main"),
+    concat!("/wo", "rk/shared"),
+    concat!("/wo", "rk/."),
     concat!("/fa", "rm/"),
     concat!("/tmp/", "bash_jobs"),
 ];
