@@ -8,8 +8,9 @@ mod conversation;
 use crate::event::body::*;
 use crate::event::{Event, EventBody};
 use crate::id::{ExecutionId, MessageId};
-use crate::message::Entry;
+use crate::message::{Entry, PartKind};
 use crate::model::ModelRef;
+use crate::provider::Finish;
 use crate::turn::TurnState;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -50,8 +51,12 @@ pub struct SessionState {
     pub interrupt: Option<(u64, Option<ExecutionId>)>,
     /// Why the session is set aside, if it is.
     pub quarantine: Option<String>,
-    /// Compactions in a row that did not help; reset by a finished step.
+    /// Compactions in a row that failed; reset by a finished step or compaction.
     pub failed_compactions: u32,
+    /// The last step did not fit the model's window: a compaction comes before the next one.
+    pub overflowed: bool,
+    /// Compactions because of an overflow since a step last ended well: at most one (design §7).
+    pub overflow_compactions: u32,
     /// What is open.
     #[serde(skip)]
     pub turn: TurnState,
@@ -167,8 +172,20 @@ impl SessionState {
             return;
         }
         self.cursor = Some(event.seq);
+        let last_step = self.turn.step.as_ref().is_some_and(|step| step.last);
         self.turn.apply(event);
         match &event.body {
+            EventBody::StepEnded(e) => {
+                self.apply_conversation(event);
+                self.failed_compactions = 0;
+                self.overflow_compactions = 0;
+                self.wants_step = !last_step && self.asks_for_more(&e.message, e.finish);
+            }
+            EventBody::StepFailed(e) => {
+                self.apply_conversation(event);
+                self.overflowed = e.error.kind == "context_overflow";
+                self.wants_step = self.overflowed;
+            }
             EventBody::InputAdmitted(_)
             | EventBody::InputPromoted(_)
             | EventBody::InputCancelled(_)
@@ -197,6 +214,7 @@ impl SessionState {
             EventBody::CompactionFailed(e) => {
                 self.add(e.usage.as_ref(), e.cost);
                 self.failed_compactions += 1;
+                self.overflowed = false;
             }
             EventBody::SessionCreated(_)
             | EventBody::SessionForked(_)
@@ -209,6 +227,16 @@ impl SessionState {
             | EventBody::InstructionsChanged(_) => self.apply_settings(event),
             _ => self.apply_conversation(event),
         }
+    }
+
+    /// Does an ended step ask for another: by local calls, or because the provider paused it?
+    fn asks_for_more(&self, id: &MessageId, finish: Finish) -> bool {
+        finish == Finish::Pause || self.entries.iter().rev().any(|entry| match entry.as_ref() {
+            Entry::Assistant(message) if &message.id == id => message.parts.iter().any(
+                |part| matches!(&part.kind, PartKind::Tool(t) if !t.executed && !part.superseded),
+            ),
+            _ => false,
+        })
     }
 
     fn add(&mut self, usage: Option<&Usage>, cost: Option<u64>) {

@@ -27,7 +27,6 @@ impl SessionState {
                     })));
             }
             EventBody::StepEnded(e) => {
-                self.failed_compactions = 0;
                 self.end_message(&e.message, e.finish, None, e.usage);
             }
             EventBody::StepFailed(e) => {
@@ -255,5 +254,9 @@ impl SessionState {
         });
         self.context_tokens = None;
         self.failed_compactions = 0;
+        if self.overflowed {
+            self.overflowed = false;
+            self.overflow_compactions += 1;
+        }
     }
 }
