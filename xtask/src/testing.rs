@@ -143,10 +143,7 @@ fn cargo_test(options: &Options, environment: &Environment) -> Result<()> {
     let mut failed = Vec::new();
     for harness in harness_arguments(options) {
         let mut command = cargo();
-        command
-            .arg("test")
-            .args(options.selection())
-            .args(["--lib", "--bins", "--tests"]);
+        command.arg("test").args(options.selection()).arg("--tests");
         if options.ci {
             command.arg("--no-fail-fast");
         }
@@ -293,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn real_process_tests_get_a_pass_of_their_own_unless_filtered() {
+    fn tests_of_true_processes_get_a_pass_of_their_own_unless_filtered() {
         let passes = harness_arguments(&Options::default());
         assert_eq!(
             passes,
