@@ -5,5 +5,12 @@
     reason = "a failed expectation is a failed test"
 )]
 
+mod client;
 mod corpus;
+mod faults;
+mod format;
+mod observe;
+mod program;
 mod rules;
+mod selection;
+mod streams;
