@@ -202,13 +202,9 @@ fn plan_part(vendor: Vendor, part: &Part, turn: &Turn, issuer: &Issuer) -> Plann
             failed,
             id,
         } => Planned::Hosted {
-            id: id.clone().unwrap_or_else(|| {
-                issuer.id(if vendor == Vendor::AnthropicMessages {
-                    "srvtoolu_"
-                } else {
-                    "ws_"
-                })
-            }),
+            id: id
+                .clone()
+                .unwrap_or_else(|| issuer.id(hosted::id_prefix(vendor, name))),
             name: name.clone(),
             input: input.clone(),
             result: result.clone(),

@@ -104,70 +104,64 @@ fn is_intact(vendor: Vendor, seal: &str, text: &str) -> bool {
 /// Finds replayed reasoning that was altered, moved to another wire form, or, when `strict`, never issued here.
 pub(crate) fn check_seals(vendor: Vendor, body: &Value, strict: bool) -> Vec<Broken> {
     let mut broken = Vec::new();
-    let mut check = |at: String, seal: &str, text: &str| {
-        if seal.starts_with(SEAL_PREFIX) {
-            if !is_intact(vendor, seal, text) {
-                broken.push(Broken {
-                    rule: "scripted.altered_seal",
-                    at,
-                    message: format!(
-                        "Invalid signature: reasoning must be replayed exactly as it was received ({seal:?})"
-                    ),
-                });
+    for_each_seal(vendor, body, |at, seal, text| {
+        let (rule, what) = if !seal.starts_with(SEAL_PREFIX) {
+            if !strict {
+                return;
             }
-        } else if strict {
-            broken.push(Broken {
-                rule: "scripted.foreign_seal",
-                at,
-                message: format!(
-                    "Invalid signature: this reasoning was not issued by this model ({seal:?})"
-                ),
-            });
-        }
-    };
-    let empty = Vec::new();
-    let list = |value: &Value, key: &str| {
-        value
-            .get(key)
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default()
-    };
+            (
+                "scripted.foreign_seal",
+                "this reasoning was not issued by this model",
+            )
+        } else if is_intact(vendor, seal, text) {
+            return;
+        } else {
+            (
+                "scripted.altered_seal",
+                "reasoning must be replayed exactly as it was received",
+            )
+        };
+        broken.push(Broken {
+            rule,
+            at,
+            message: format!("Invalid signature: {what} ({seal:?})"),
+        });
+    });
+    broken
+}
+
+/// Calls `visit` with the place, the seal and the text it covers of each reasoning in a request.
+fn for_each_seal(vendor: Vendor, body: &Value, mut visit: impl FnMut(String, &str, &str)) {
     match vendor {
         Vendor::OpenaiChat => {}
         Vendor::OpenaiResponses => {
-            let items = body
-                .get("input")
-                .and_then(Value::as_array)
-                .unwrap_or(&empty);
-            for (index, item) in items.iter().enumerate() {
+            for (index, item) in list(body, "input").iter().enumerate() {
                 if let Some(seal) = item.get("encrypted_content").and_then(Value::as_str) {
-                    check(format!("input[{index}].encrypted_content"), seal, "");
+                    visit(format!("input[{index}].encrypted_content"), seal, "");
                 }
             }
         }
         Vendor::AnthropicMessages => {
-            let messages = body
-                .get("messages")
-                .and_then(Value::as_array)
-                .unwrap_or(&empty);
-            for (index, message) in messages.iter().enumerate() {
+            for (index, message) in list(body, "messages").iter().enumerate() {
                 for (place, block) in list(message, "content").iter().enumerate() {
-                    let at = format!("messages[{index}].content[{place}]");
-                    let field = |key: &str| block.get(key).and_then(Value::as_str);
+                    let at = || format!("messages[{index}].content[{place}]");
+                    let field = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or("");
                     match field("type") {
-                        Some("thinking") => {
-                            let text = field("thinking").unwrap_or("");
-                            check(at, field("signature").unwrap_or(""), text);
-                        }
-                        Some("redacted_thinking") => check(at, field("data").unwrap_or(""), ""),
+                        "thinking" => visit(at(), field("signature"), field("thinking")),
+                        "redacted_thinking" => visit(at(), field("data"), ""),
                         _ => {}
                     }
                 }
             }
         }
     }
-    broken
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

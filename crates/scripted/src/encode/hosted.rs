@@ -2,6 +2,19 @@
 
 use serde_json::{Value, json};
 
+use crate::vendor::Vendor;
+
+/// What the id of a hosted call begins with.
+pub(super) fn id_prefix(vendor: Vendor, name: &str) -> &'static str {
+    match (vendor, name) {
+        (Vendor::AnthropicMessages, _) => "srvtoolu_",
+        (_, "web_search") => "ws_",
+        (_, "file_search") => "fs_",
+        (_, "code_interpreter") => "ci_",
+        _ => "mcp_",
+    }
+}
+
 /// Anthropic's result block of a hosted tool.
 pub(crate) fn anthropic_result(id: &str, name: &str, result: &Value, failed: bool) -> Value {
     let content = if failed {

@@ -100,7 +100,7 @@ impl Responses {
     }
 
     fn close_call(&mut self, id: &str, name: &str, arguments: &str, out: &mut Frames) {
-        let data = self.at(json!({"arguments": arguments, "name": name}));
+        let data = self.at(json!({"arguments": arguments}));
         self.emit("response.function_call_arguments.done", data, out);
         let item = json!({"id": self.item_id, "type": "function_call", "status": "completed", "call_id": id,
                           "name": name, "arguments": arguments});
@@ -264,7 +264,10 @@ impl Encoder for Responses {
                 let item = responses_item(id, name, input, Some(result), status);
                 let kind = item["type"].as_str().unwrap_or_default().to_owned();
                 let data = self.at(json!({}));
-                self.emit(&format!("response.{kind}.{status}"), data, out);
+                // Only one kind of item has an event for its failure; the others say it in the item.
+                if !failed || kind == "mcp_call" {
+                    self.emit(&format!("response.{kind}.{status}"), data, out);
+                }
                 self.done_item(item, out);
             }
         }

@@ -1,16 +1,24 @@
-//! The validators accept every recorded request of the shared corpus, when it is present.
+//! Against the shared corpus, when it is present: its requests are accepted, its streams have all keys ours have.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tenure_scripted::Script;
 use tenure_scripted::validate::{self, Broken};
+
+use crate::client::{CHAT, MESSAGES, RESPONSES, ask, events, post, serve};
 
 type Check = fn(&Value) -> Result<(), Vec<Broken>>;
 
-fn accepts_all(folder: &str, check: Check, at_least: usize) {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+fn folder_of(folder: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/corpus")
-        .join(folder);
+        .join(folder)
+}
+
+fn accepts_all(folder: &str, check: Check, at_least: usize) {
+    let root = folder_of(folder);
     let Ok(entries) = std::fs::read_dir(&root) else {
         println!("skipped: no corpus at {}", root.display());
         return;
@@ -48,4 +56,90 @@ fn openai_responses_requests_of_the_corpus_pass() {
 #[test]
 fn anthropic_messages_requests_of_the_corpus_pass() {
     accepts_all("anthropic-messages", validate::anthropic_messages, 36);
+}
+
+/// The paths of all keys in a value, lists collapsed; what a tool takes or returns is its own affair.
+fn key_paths(value: &Value, at: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(list) => list
+            .iter()
+            .for_each(|v| key_paths(v, &format!("{at}[]"), into)),
+        Value::Object(fields) => {
+            for (key, v) in fields {
+                let here = format!("{at}.{key}");
+                if !["input", "action", "metadata"].contains(&key.as_str()) {
+                    key_paths(v, &here, into);
+                }
+                into.insert(here);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn shapes(events: &[(String, Value)]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (_, data) in events {
+        let kind = data["type"]
+            .as_str()
+            .or(data["object"].as_str())
+            .unwrap_or("");
+        key_paths(data, "", shapes.entry(kind.to_owned()).or_default());
+    }
+    shapes
+}
+
+async fn keys_are_known(folder: &str, path: &str) {
+    let Ok(entries) = std::fs::read_dir(folder_of(folder)) else {
+        println!("skipped: no corpus");
+        return;
+    };
+    let mut recorded: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for entry in entries {
+        let file = entry.unwrap().path();
+        if file.extension().is_some_and(|e| e == "sse") {
+            for (kind, keys) in shapes(&events(&std::fs::read(file).unwrap())) {
+                recorded.entry(kind).or_default().extend(keys);
+            }
+        }
+    }
+    let script = Script::parse(
+        "version = 1\n[[turn]]\npart = [{ reasoning = \"hm\" }, { reasoning = \"\", redacted = true }, \
+         { hosted = { name = \"web_search\", result = [] } }, { text = \"hi\" }, { call = { name = \"a\" } }]",
+    )
+    .unwrap();
+    let handle = serve(script).await;
+    let ours = shapes(&post(&handle, path, &ask(path, "x")).await.events());
+    for (kind, keys) in ours {
+        let known = recorded
+            .get(&kind)
+            .unwrap_or_else(|| panic!("no recording has {kind:?}"));
+        let unknown: Vec<&String> = keys.difference(known).collect();
+        assert!(unknown.is_empty(), "{kind:?}: no recording has {unknown:?}");
+    }
+}
+
+#[tokio::test]
+async fn chat_streams_have_only_keys_that_were_recorded() {
+    keys_are_known("openai-chat", CHAT).await;
+}
+
+#[tokio::test]
+async fn responses_streams_have_only_keys_that_were_recorded() {
+    keys_are_known("openai-responses", RESPONSES).await;
+}
+
+#[tokio::test]
+async fn messages_streams_have_only_keys_that_were_recorded() {
+    keys_are_known("anthropic-messages", MESSAGES).await;
+}
+
+#[test]
+fn the_shape_check_sees_an_unknown_key() {
+    let ours = shapes(&[(
+        String::new(),
+        json!({"type": "t", "a": [{"b": 1}], "input": {"free": 1}}),
+    )]);
+    let expected = [".a", ".a[].b", ".input", ".type"].map(str::to_owned);
+    assert_eq!(ours["t"], BTreeSet::from(expected));
 }

@@ -5,10 +5,12 @@
     reason = "a failed expectation is a failed test"
 )]
 
+mod arbitrary;
 mod client;
 mod corpus;
 mod faults;
 mod format;
+mod good;
 mod observe;
 mod program;
 mod rules;

@@ -1,0 +1,80 @@
+//! One good request per vendor that uses as many features as it can.
+
+use serde_json::{Value, json};
+
+pub fn chat_good() -> Value {
+    json!({
+        "model": "m1", "stream": true, "stream_options": {"include_usage": true},
+        "max_completion_tokens": 512, "temperature": 0.5, "top_p": 0.9, "n": 1, "stop": ["END"],
+        "parallel_tool_calls": true, "tool_choice": "auto", "reasoning_effort": "low",
+        "response_format": {"type": "text"},
+        "tools": [{"type": "function", "function": {"name": "read", "description": "Reads.",
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}}],
+        "messages": [
+            {"role": "system", "content": "You help."},
+            {"role": "user", "content": [{"type": "text", "text": "read both"}], "name": "ann"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}},
+                {"id": "call_2", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "call_2", "content": ""},
+            {"role": "tool", "tool_call_id": "call_1", "content": "A"},
+            {"role": "assistant", "content": "done"},
+            {"role": "user", "content": "thanks"}
+        ]
+    })
+}
+
+pub fn responses_good() -> Value {
+    json!({
+        "model": "m1", "stream": true, "store": false, "instructions": "You help.",
+        "include": ["reasoning.encrypted_content"], "max_output_tokens": 512, "temperature": 1, "top_p": 1,
+        "parallel_tool_calls": true, "tool_choice": "auto", "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "text"}}, "truncation": "disabled",
+        "tools": [{"type": "function", "name": "read", "strict": false,
+            "parameters": {"type": "object", "properties": {}}}],
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "read both"}]},
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Two."}],
+             "encrypted_content": "opaque"},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": "{}"},
+            {"type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_2", "output": ""},
+            {"type": "function_call_output", "call_id": "call_1", "output": "A"},
+            {"type": "message", "id": "msg_1", "role": "assistant",
+             "content": [{"type": "output_text", "text": "done"}]},
+            {"role": "user", "content": "thanks"}
+        ]
+    })
+}
+
+pub fn anthropic_good() -> Value {
+    let mark = json!({"type": "ephemeral"});
+    json!({
+        "model": "m1", "max_tokens": 4096, "stream": true, "top_p": 0.95, "stop_sequences": ["END"],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "system": [{"type": "text", "text": "You help.", "cache_control": mark}],
+        "tools": [{"name": "read", "input_schema": {"type": "object", "properties": {}}},
+                  {"type": "web_search_20250305", "name": "web_search"}],
+        "tool_choice": {"type": "auto"},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "read both", "cache_control": mark}]},
+            {"role": "assistant", "content": [
+                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
+                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+                {"type": "text", "text": "found"}]},
+            {"role": "user", "content": [{"type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "Two.", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "opaque"},
+                {"type": "text", "text": "reading"},
+                {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}},
+                {"type": "tool_use", "id": "toolu_2", "name": "read", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_2", "content": ""},
+                {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": true,
+                 "content": [{"type": "text", "text": "A"}]},
+                {"type": "text", "text": "go on"}]}
+        ]
+    })
+}
