@@ -6,7 +6,7 @@
 
 pub mod body;
 
-use crate::id::{EventId, SessionId};
+use crate::id::{EventId, MessageId, SessionId};
 use body::*;
 use serde::{Deserialize, Serialize};
 
@@ -213,6 +213,29 @@ events! {
     CompactionEnded = "compaction.ended" v 1;
     /// The compaction failed; history is as it was.
     CompactionFailed = "compaction.failed" v 1;
+}
+
+impl EventBody {
+    /// The message within whose step this happened; none for what opens or closes a step, and outside.
+    pub fn message(&self) -> Option<&MessageId> {
+        match self {
+            Self::AttemptStarted(e) => Some(&e.message),
+            Self::AttemptEnded(e) => Some(&e.message),
+            Self::RetryScheduled(e) => Some(&e.message),
+            Self::FragmentStarted(e) => Some(&e.message),
+            Self::FragmentChunk(e) => Some(&e.message),
+            Self::FragmentEnded(e) => Some(&e.message),
+            Self::ToolInputStarted(e) => Some(&e.message),
+            Self::ToolCalled(e) => Some(&e.message),
+            Self::ToolStarted(e) => Some(&e.message),
+            Self::ToolSucceeded(e) => Some(&e.message),
+            Self::ToolFailed(e) => Some(&e.message),
+            Self::BlockRecorded(e) => Some(&e.message),
+            Self::PermissionAsked(e) => Some(&e.message),
+            Self::PermissionAnswered(e) => Some(&e.message),
+            _ => None,
+        }
+    }
 }
 
 /// The exported and `--json` form of an event: one JSON object, one line.

@@ -7,7 +7,7 @@
 use crate::event::body::InputKind;
 use crate::message::*;
 use crate::model::ModelRef;
-use crate::provider::NativeState;
+use crate::provider::{Finish, NativeState};
 use crate::request::*;
 use crate::session::SessionState;
 use std::collections::HashMap;
@@ -32,6 +32,13 @@ pub struct RequestPlan {
 /// What the model is told in the last allowed step.
 pub const LAST_STEP_NOTICE: &str = "This is the last step allowed for this turn: tools cannot be called \
 now. Say what was done, what is left, and how to go on.";
+
+/// What the model is told behind a response that hit its output limit.
+pub const LENGTH_NOTICE: &str = "Your response above was cut off at the output limit. Go on in smaller \
+steps: shorter texts, and large files in several calls.";
+
+/// Stands for an input that holds no words.
+const EMPTY_INPUT: &str = "(an empty message)";
 
 /// Builds the request for the next step.
 pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
@@ -114,10 +121,12 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn user(&mut self, parts: Vec<String>) {
-        let parts: Vec<String> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
-        if !parts.is_empty() {
-            self.messages.push(RequestMessage::User { parts });
+        let mut parts: Vec<String> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
+        if parts.is_empty() {
+            // Left out, it could leave the vendor a request without any message.
+            parts.push(EMPTY_INPUT.to_owned());
         }
+        self.messages.push(RequestMessage::User { parts });
     }
 
     fn system(&mut self, text: &str) {
@@ -152,7 +161,8 @@ impl Builder<'_> {
     }
 
     fn assistant(&mut self, message: &AssistantMessage) {
-        let whole = message.end.as_ref().is_some_and(|end| end.error.is_none());
+        let finish = message.end.as_ref().map(|end| end.finish);
+        let paused = finish == Some(Finish::Pause);
         let mut blocks = Vec::new();
         let mut results = Vec::new();
         for part in message.parts.iter().filter(|part| !part.superseded) {
@@ -178,50 +188,39 @@ impl Builder<'_> {
                 }
                 PartKind::Opaque { native } => {
                     if let Some(native) = self.native(Some(native)) {
-                        blocks.push(AssistantBlock::Opaque { native });
+                        self.opaque(native, &mut blocks);
                     }
                 }
-                PartKind::Tool(tool) => self.tool(tool, &mut blocks, &mut results),
+                PartKind::Tool(tool) if tool.executed => {
+                    self.hosted(tool, paused, &mut blocks);
+                }
+                PartKind::Tool(tool) => self.local(tool, &mut blocks, &mut results),
             }
         }
-        if !whole {
-            drop_dangling_reasoning(&mut blocks);
+        drop_dangling_reasoning(&mut blocks);
+        if !blocks.is_empty() {
+            self.messages.push(RequestMessage::Assistant { blocks });
         }
-        if blocks.iter().all(|b| {
-            matches!(
-                b,
-                AssistantBlock::Reasoning { .. } | AssistantBlock::Opaque { .. }
-            )
-        }) {
-            // Reasoning alone answers nothing, and vendors refuse a message of nothing else.
-            return;
-        }
-        self.messages.push(RequestMessage::Assistant { blocks });
         if !results.is_empty() {
             self.messages.push(RequestMessage::ToolResults { results });
         }
+        if finish == Some(Finish::Length) {
+            self.system(LENGTH_NOTICE);
+        }
     }
 
-    fn tool(
+    fn local(
         &mut self,
         tool: &ToolPart,
         blocks: &mut Vec<AssistantBlock>,
         results: &mut Vec<ToolResult>,
     ) {
-        let outcome = tool.outcome.as_ref();
-        let text = match outcome.map(|o| o.text.trim()) {
-            Some("") => "(no output)".to_owned(),
-            Some(_) => outcome.map(|o| o.text.clone()).unwrap_or_default(),
-            None => "No result was recorded for this call.".to_owned(),
-        };
-        if tool.executed {
-            self.hosted(tool, text, blocks);
-            return;
-        }
         // A call whose input never arrived, or is not an object, goes back as an empty one: the vendor
         // would refuse the raw text, and the result says what was wrong.
         let (input, native) = match &tool.input {
-            Some(input) if is_object(input) => (input.clone(), self.native(tool.native.as_ref())),
+            Some(input) if !input.trim().is_empty() && input_error(input).is_none() => {
+                (input.clone(), self.native(tool.native.as_ref()))
+            }
             _ => ("{}".to_owned(), None),
         };
         let id = self.unique_id(tool.call.as_str());
@@ -229,8 +228,8 @@ impl Builder<'_> {
         results.push(ToolResult {
             id: id.clone(),
             name: tool.name.clone(),
-            text,
-            is_error: outcome.is_none_or(|o| o.failure.is_some()),
+            text: result_text(tool),
+            is_error: tool.outcome.as_ref().is_none_or(|o| o.failure.is_some()),
         });
         blocks.push(AssistantBlock::ToolCall {
             id,
@@ -241,37 +240,82 @@ impl Builder<'_> {
     }
 
     /// A hosted call goes back as it was to its own provider, with its result or not at all; any other
-    /// provider reads it as text.
-    fn hosted(&mut self, tool: &ToolPart, text: String, blocks: &mut Vec<AssistantBlock>) {
-        let call = self.native(tool.native.as_ref());
-        let result = self.native(tool.outcome.as_ref().and_then(|o| o.native.as_ref()));
-        if call.is_some() && result.is_some() {
-            let id = self.unique_id(tool.call.as_str());
-            blocks.push(AssistantBlock::Hosted {
+    /// provider reads it as text. Only the call a turn was paused at is answered later.
+    fn hosted(&mut self, tool: &ToolPart, paused: bool, blocks: &mut Vec<AssistantBlock>) {
+        let outcome = tool.outcome.as_ref();
+        let result = self.native(outcome.and_then(|o| o.native.as_ref()));
+        // Some vendors' calls hold their result; such a success has no JSON of its own.
+        let answered =
+            result.is_some() || outcome.is_some_and(|o| o.native.is_none() && o.failure.is_none());
+        let mut id = tool.call.as_str().to_owned();
+        // The provider's JSON holds the call's id: where another call has it already, words must do.
+        let call = self
+            .native(tool.native.as_ref())
+            .filter(|_| (answered || paused) && !self.ids.contains_key(&id));
+        if call.is_some() {
+            id = self.unique_id(&id);
+        }
+        blocks.push(AssistantBlock::Hosted {
+            id,
+            name: tool.name.clone(),
+            input: tool.input.clone().unwrap_or_else(|| "{}".to_owned()),
+            result: result.filter(|_| call.is_some()),
+            call,
+            text: result_text(tool),
+        });
+    }
+
+    /// A kept block. The result of a hosted call that its turn was paused at joins that call; without it,
+    /// it would answer nothing and the vendor would refuse it.
+    fn opaque(&mut self, native: String, blocks: &mut Vec<AssistantBlock>) {
+        let Some(answers) = answered_call(&native) else {
+            blocks.push(AssistantBlock::Opaque { native });
+            return;
+        };
+        if blocks.is_empty()
+            && let Some(RequestMessage::Assistant { blocks: before }) = self.messages.last_mut()
+            && let Some(AssistantBlock::Hosted {
                 id,
-                name: tool.name.clone(),
-                input: tool.input.clone().unwrap_or_else(|| "{}".to_owned()),
-                call,
-                result,
-                text,
-            });
-        } else {
-            blocks.push(AssistantBlock::Text {
-                text: format!("[{} was run by the provider. Result: {text}]", tool.name),
-                native: None,
-            });
+                call: Some(_),
+                result: result @ None,
+                ..
+            }) = before.last_mut()
+            && *id == answers
+        {
+            *result = Some(native);
         }
     }
 }
 
-fn is_object(input: &str) -> bool {
-    input.trim_start().starts_with('{')
-        && serde_json::from_str::<serde::de::IgnoredAny>(input).is_ok()
+fn result_text(tool: &ToolPart) -> String {
+    match &tool.outcome {
+        Some(outcome) if outcome.text.trim().is_empty() => "(no output)".to_owned(),
+        Some(outcome) => outcome.text.clone(),
+        None => "No result was recorded for this call.".to_owned(),
+    }
 }
 
-/// In a message that was cut, reasoning with nothing behind it belongs to output that never came.
+/// The call a provider's own block answers; none when it is not a result.
+fn answered_call(native: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Block {
+        #[serde(default)]
+        r#type: String,
+        tool_use_id: Option<String>,
+        call_id: Option<String>,
+    }
+    let block: Block = serde_json::from_str(native).ok()?;
+    let result = block.r#type.ends_with("_tool_result") || block.r#type.ends_with("_output");
+    result.then(|| block.tool_use_id.or(block.call_id).unwrap_or_default())
+}
+
+/// Reasoning with nothing behind it belongs to output that never came: it answers nothing, and vendors
+/// refuse a message that ends with it. What a vendor only wants kept goes with it.
 fn drop_dangling_reasoning(blocks: &mut Vec<AssistantBlock>) {
-    while matches!(blocks.last(), Some(AssistantBlock::Reasoning { .. })) {
+    while matches!(
+        blocks.last(),
+        Some(AssistantBlock::Reasoning { .. } | AssistantBlock::Opaque { .. })
+    ) {
         blocks.pop();
     }
 }

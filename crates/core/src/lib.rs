@@ -27,6 +27,7 @@ pub mod inbox;
 pub mod message;
 pub mod model;
 pub mod provider;
+pub mod repeat;
 pub mod request;
 pub mod retry;
 pub mod session;

@@ -130,3 +130,69 @@ pub struct ToolResult {
     /// The call did not succeed.
     pub is_error: bool,
 }
+
+/// Why a call's `input` is not a JSON object that every vendor reads; white space counts as `{}`. One
+/// judge for the stream and for requests, so that they cannot differ. Nothing of the input is kept.
+pub fn input_error(input: &str) -> Option<String> {
+    if input.trim().is_empty() {
+        return None;
+    }
+    match serde_json::from_str::<Checked>(input) {
+        Ok(Checked { object: true }) => None,
+        Ok(Checked { object: false }) => Some("it is another JSON value".to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Any JSON value, read in full (escapes, numbers, depth) and not built.
+struct Checked {
+    object: bool,
+}
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CheckedVisitor)
+    }
+}
+
+struct CheckedVisitor;
+
+impl CheckedVisitor {
+    fn plain<E>() -> Result<Checked, E> {
+        Ok(Checked { object: false })
+    }
+}
+
+impl<'de> serde::de::Visitor<'de> for CheckedVisitor {
+    type Value = Checked;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Checked, E> {
+        Self::plain()
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Checked, E> {
+        Self::plain()
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Checked, E> {
+        Self::plain()
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Checked, E> {
+        Self::plain()
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Checked, E> {
+        Self::plain()
+    }
+    fn visit_unit<E>(self) -> Result<Checked, E> {
+        Self::plain()
+    }
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Checked, A::Error> {
+        while items.next_element::<Checked>()?.is_some() {}
+        Self::plain()
+    }
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut items: A) -> Result<Checked, A::Error> {
+        while items.next_entry::<Checked, Checked>()?.is_some() {}
+        Ok(Checked { object: true })
+    }
+}

@@ -3,12 +3,13 @@
 //! [`SessionState::apply`] is total and idempotent by seq. A runner brings it up to the head at each safe
 //! boundary; readers fold pages of the log with the same code.
 
+pub mod checkpoint;
 mod conversation;
 
 use crate::event::body::*;
 use crate::event::{Event, EventBody};
 use crate::id::{ExecutionId, MessageId};
-use crate::message::{Entry, PartKind};
+use crate::message::{Entry, Part, PartKind};
 use crate::model::ModelRef;
 use crate::provider::Finish;
 use crate::turn::TurnState;
@@ -57,6 +58,8 @@ pub struct SessionState {
     pub overflowed: bool,
     /// Compactions because of an overflow since a step last ended well: at most one (design §7).
     pub overflow_compactions: u32,
+    /// Prompt tokens of the first request after the last compaction, as the provider counted them.
+    pub after_compaction: Option<u64>,
     /// What is open.
     #[serde(skip)]
     pub turn: TurnState,
@@ -204,6 +207,9 @@ impl SessionState {
                     && usage.context() > 0
                 {
                     self.context_tokens = Some((usage.context(), event.seq));
+                    if self.summary.is_some() {
+                        self.after_compaction.get_or_insert(usage.prompt());
+                    }
                 }
                 self.apply_conversation(event);
             }
@@ -231,12 +237,16 @@ impl SessionState {
 
     /// Does an ended step ask for another: by local calls, or because the provider paused it?
     fn asks_for_more(&self, id: &MessageId, finish: Finish) -> bool {
-        finish == Finish::Pause || self.entries.iter().rev().any(|entry| match entry.as_ref() {
-            Entry::Assistant(message) if &message.id == id => message.parts.iter().any(
-                |part| matches!(&part.kind, PartKind::Tool(t) if !t.executed && !part.superseded),
-            ),
-            _ => false,
-        })
+        let message = self
+            .entries
+            .iter()
+            .rev()
+            .find_map(|entry| match entry.as_ref() {
+                Entry::Assistant(message) if &message.id == id => Some(message),
+                _ => None,
+            });
+        let called = |part: &Part| matches!(&part.kind, PartKind::Tool(t) if !t.executed && !part.superseded);
+        finish == Finish::Pause || message.is_some_and(|m| m.parts.iter().any(called))
     }
 
     fn add(&mut self, usage: Option<&Usage>, cost: Option<u64>) {
@@ -302,6 +312,7 @@ impl SessionState {
     fn apply_fork(&mut self, seq: u64) {
         self.inbox.clear();
         self.wants_step = false;
+        self.overflowed = false;
         self.last_end = None;
         self.interrupt = None;
         self.quarantine = None;

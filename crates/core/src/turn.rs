@@ -120,7 +120,7 @@ pub struct OpenCall {
     pub name: String,
     /// Run by the provider.
     pub executed: bool,
-    /// The call was complete and durable at some point, and not refused as malformed.
+    /// The call was complete and durable at some point, refused as malformed or not.
     pub called: bool,
     /// Where it stands.
     pub status: CallStatus,
@@ -201,7 +201,19 @@ impl TurnState {
             return;
         }
         self.cursor = Some(event.seq);
-        match &event.body {
+        self.apply_body(&event.body);
+    }
+
+    /// What the state would be after `events`, which are not committed: for deciding what else belongs into
+    /// the same batch. Call it on a clone; the cursor stays.
+    pub fn preview(&mut self, events: &[EventBody]) {
+        for body in events {
+            self.apply_body(body);
+        }
+    }
+
+    fn apply_body(&mut self, body: &EventBody) {
+        match body {
             EventBody::ExecutionStarted(e) => self.execution = Some(e.execution.clone()),
             EventBody::ExecutionSucceeded(_)
             | EventBody::ExecutionFailed(_)
@@ -218,7 +230,11 @@ impl TurnState {
             EventBody::StepStarted(e) => self.step = Some(OpenStep::new(e)),
             EventBody::StepEnded(_) | EventBody::StepFailed(_) => self.step = None,
             body => {
-                if let Some(step) = &mut self.step {
+                // Call ids and part numbers mean something only within their message; an answer to an
+                // old question may name a call that the open step has too.
+                if let Some(step) = &mut self.step
+                    && body.message() == Some(&step.message)
+                {
                     step.apply(body);
                 }
             }
@@ -288,8 +304,8 @@ impl OpenStep {
         })
     }
 
-    /// Has this attempt a durable, complete local call? Then its partial output stays (design §7). A
-    /// hosted call does not count: the provider ran it and nothing of ours refers to it.
+    /// Has this attempt a durable, complete local call? Then its partial output stays (design §7): the
+    /// tool may have begun. A hosted call does not count: the provider ran it and nothing of ours refers to it.
     pub fn attempt_called(&self, attempt: u32) -> bool {
         self.parts.iter().any(|part| {
             part.attempt == attempt
@@ -343,7 +359,7 @@ impl OpenStep {
                 self.attempt = None;
                 self.ended = Some(AttemptEnd {
                     finish: e.finish,
-                    clean: e.error.is_none(),
+                    clean: e.error.is_none() && e.finish != Finish::Error,
                 });
                 if let Some(usage) = &e.usage {
                     self.usage.add(usage);

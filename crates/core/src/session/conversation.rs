@@ -196,7 +196,12 @@ impl SessionState {
 
     /// Ends a message that is open where a fork begins; its open calls are settled as not carried over.
     pub(super) fn close_open_message(&mut self, seq: u64) {
-        let Some(Entry::Assistant(message)) = self.entries.last_mut().map(Arc::make_mut) else {
+        // Notes may stand behind the open message, never another message.
+        let open = self.entries.iter_mut().rev().find_map(|entry| {
+            let is_message = matches!(entry.as_ref(), Entry::Assistant(_));
+            is_message.then(|| Arc::make_mut(entry))
+        });
+        let Some(Entry::Assistant(message)) = open else {
             return;
         };
         if message.end.is_some() {
@@ -253,6 +258,7 @@ impl SessionState {
             seq,
         });
         self.context_tokens = None;
+        self.after_compaction = None;
         self.failed_compactions = 0;
         if self.overflowed {
             self.overflowed = false;

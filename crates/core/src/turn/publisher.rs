@@ -11,9 +11,10 @@ use crate::event::body::*;
 use crate::fragment::Draft;
 use crate::id::{CallId, MessageId};
 use crate::provider::{Finish, NativeState, ProviderEvent};
+use crate::request::input_error;
 use crate::usage::Usage;
 use crate::{ModelRef, ProviderError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Text as it streams, ahead of its checkpoint. Never durable; tagged with its attempt so that a reader
 /// can drop it when the attempt is superseded.
@@ -53,10 +54,10 @@ pub struct Output {
     pub end: Option<StreamEnd>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Slot {
-    Open { part: u32, kind: FragmentKind },
-    Closed { kind: FragmentKind },
+    Open { part: u32 },
+    Closed,
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -70,10 +71,12 @@ enum CallSlot {
 #[derive(Debug)]
 struct StreamCall {
     part: u32,
+    /// The id in the log: the stream's, unless an abandoned attempt of the step has it already.
+    durable: CallId,
     name: String,
     executed: bool,
     slot: CallSlot,
-    raw: String,
+    input_bytes: usize,
 }
 
 /// Where the attempt's events are stamped.
@@ -94,11 +97,12 @@ pub struct AttemptRef {
 pub struct Publisher {
     at: AttemptRef,
     next_part: u32,
-    fragments: HashMap<String, Slot>,
+    /// Fragments by kind and id: a vendor may number text and reasoning each from zero.
+    fragments: HashMap<(FragmentKind, String), Slot>,
     drafts: Vec<Draft>,
     calls: HashMap<String, StreamCall>,
     order: Vec<String>,
-    taken: Vec<CallId>,
+    taken: HashSet<CallId>,
     usage: Option<Usage>,
     raw_finish: Option<String>,
     finish: Option<Finish>,
@@ -173,10 +177,10 @@ impl Publisher {
             P::Started { .. } => Ok(()),
             P::TextStart { id } => self.start(id, FragmentKind::Text, out),
             P::ReasoningStart { id } => self.start(id, FragmentKind::Reasoning, out),
-            P::TextDelta { id, text } => self.delta(&id, text, FragmentKind::Text, out),
-            P::ReasoningDelta { id, text } => self.delta(&id, text, FragmentKind::Reasoning, out),
-            P::TextEnd { id, native } => self.end(&id, native, FragmentKind::Text, out),
-            P::ReasoningEnd { id, native } => self.end(&id, native, FragmentKind::Reasoning, out),
+            P::TextDelta { id, text } => self.delta(id, text, FragmentKind::Text, out),
+            P::ReasoningDelta { id, text } => self.delta(id, text, FragmentKind::Reasoning, out),
+            P::TextEnd { id, native } => self.end(id, native, FragmentKind::Text, out),
+            P::ReasoningEnd { id, native } => self.end(id, native, FragmentKind::Reasoning, out),
             P::ToolInputStart { id, name } => self.input_start(id, name, out),
             P::ToolInputDelta { id, name, text } => self.input_delta(&id, name, &text),
             P::ToolInputEnd { id, name } => self.input_end(&id, name),
@@ -212,7 +216,10 @@ impl Publisher {
                 Ok(())
             }
             P::Finish { finish, raw, usage } => {
-                self.usage = Some(usage);
+                // A vendor that reports nothing is not a vendor that charges nothing.
+                if usage != Usage::default() {
+                    self.usage = Some(usage);
+                }
                 self.raw_finish = raw;
                 self.finish = Some(finish);
                 out.end = Some(StreamEnd::Finished);
@@ -241,13 +248,15 @@ impl Publisher {
     }
 
     fn start(&mut self, id: String, kind: FragmentKind, out: &mut Output) -> Result<(), Violation> {
-        if self.fragments.contains_key(&id) {
+        let key = (kind, id);
+        if self.fragments.contains_key(&key) {
+            let id = key.1;
             return Err(Violation(format!("Duplicate {} start: {id}", word(kind))));
         }
         self.content = true;
         let part = self.take_part();
         self.drafts.push(Draft::new(part));
-        self.fragments.insert(id, Slot::Open { part, kind });
+        self.fragments.insert(key, Slot::Open { part });
         out.durable.push(
             FragmentStarted {
                 message: self.at.message.clone(),
@@ -260,29 +269,28 @@ impl Publisher {
         Ok(())
     }
 
-    fn open_part(&self, id: &str, kind: FragmentKind, what: &str) -> Result<u32, Violation> {
-        let name = word(kind);
-        match self.fragments.get(id) {
-            None => Err(Violation(format!("{name} {what} before start: {id}"))),
-            Some(Slot::Closed { kind: k }) if *k == kind => {
-                Err(Violation(format!("{name} {what} after end: {id}")))
-            }
-            Some(Slot::Open { part, kind: k }) if *k == kind => Ok(*part),
-            Some(Slot::Open { kind: k, .. } | Slot::Closed { kind: k }) => Err(Violation(format!(
-                "{name} {what} for {id}, which started as {}",
-                word(*k)
-            ))),
+    fn open_part(
+        &self,
+        key: &(FragmentKind, String),
+        what: &'static str,
+    ) -> Result<u32, Violation> {
+        let (kind, id) = (word(key.0), &key.1);
+        match (self.fragments.get(key), what) {
+            (Some(Slot::Open { part }), _) => Ok(*part),
+            (None, _) => Err(Violation(format!("{kind} {what} before start: {id}"))),
+            (Some(Slot::Closed), "end") => Err(Violation(format!("Duplicate {kind} end: {id}"))),
+            (Some(Slot::Closed), _) => Err(Violation(format!("{kind} {what} after end: {id}"))),
         }
     }
 
     fn delta(
         &mut self,
-        id: &str,
+        id: String,
         text: String,
         kind: FragmentKind,
         out: &mut Output,
     ) -> Result<(), Violation> {
-        let part = self.open_part(id, kind, "delta")?;
+        let part = self.open_part(&(kind, id), "delta")?;
         if text.is_empty() {
             return Ok(());
         }
@@ -306,13 +314,14 @@ impl Publisher {
 
     fn end(
         &mut self,
-        id: &str,
+        id: String,
         native: Option<String>,
         kind: FragmentKind,
         out: &mut Output,
     ) -> Result<(), Violation> {
-        let part = self.open_part(id, kind, "end")?;
-        self.fragments.insert(id.to_owned(), Slot::Closed { kind });
+        let key = (kind, id);
+        let part = self.open_part(&key, "end")?;
+        self.fragments.insert(key, Slot::Closed);
         let native = native.map(|n| self.native(n));
         self.end_part(part, native, false, false, out);
         Ok(())
@@ -354,43 +363,54 @@ impl Publisher {
         }
         self.content = true;
         let part = self.take_part();
-        let call = self.fresh_call(&id);
+        let call = self.note_call(id, part, name.clone(), false, CallSlot::Streaming);
         out.durable.push(
             ToolInputStarted {
                 message: self.at.message.clone(),
                 part,
                 attempt: self.at.attempt,
                 call,
-                name: name.clone(),
+                name,
             }
             .into(),
         );
-        self.note_call(id, part, name, false, CallSlot::Streaming);
         Ok(())
     }
 
     /// The durable id of a stream's call. An abandoned attempt of the same step may have used it: then
     /// this one is renamed, so that a settlement can never meet the wrong call.
-    fn fresh_call(&self, id: &str) -> CallId {
-        let wanted = CallId::new(id);
-        if !self.taken.contains(&wanted) {
-            return wanted;
+    fn fresh_call(&mut self, id: &str) -> CallId {
+        let mut call = CallId::new(id);
+        let mut n = self.at.attempt;
+        while !self.taken.insert(call.clone()) {
+            call = CallId::new(format!("{id}_a{n}"));
+            n += 1;
         }
-        CallId::new(format!("{id}_a{}", self.at.attempt))
+        call
     }
 
-    fn note_call(&mut self, id: String, part: u32, name: String, executed: bool, slot: CallSlot) {
+    fn note_call(
+        &mut self,
+        id: String,
+        part: u32,
+        name: String,
+        executed: bool,
+        slot: CallSlot,
+    ) -> CallId {
+        let durable = self.fresh_call(&id);
         self.order.push(id.clone());
         self.calls.insert(
             id,
             StreamCall {
                 part,
+                durable: durable.clone(),
                 name,
                 executed,
                 slot,
-                raw: String::new(),
+                input_bytes: 0,
             },
         );
+        durable
     }
 
     fn input_delta(&mut self, id: &str, name: Option<String>, text: &str) -> Result<(), Violation> {
@@ -401,7 +421,7 @@ impl Publisher {
         if call.slot != CallSlot::Streaming {
             return Err(Violation(format!("tool input delta after end: {id}")));
         }
-        call.raw.push_str(text);
+        call.input_bytes += text.len();
         Ok(())
     }
 
@@ -426,7 +446,7 @@ impl Publisher {
         native: Option<String>,
         out: &mut Output,
     ) -> Result<(), Violation> {
-        let part = match self.calls.get_mut(&id) {
+        let (part, call) = match self.calls.get_mut(&id) {
             Some(call) => {
                 same_name("call", &id, &call.name, Some(&name))?;
                 if matches!(call.slot, CallSlot::Called | CallSlot::Settled) {
@@ -434,17 +454,20 @@ impl Publisher {
                 }
                 call.slot = CallSlot::Called;
                 call.executed = executed;
-                call.part
+                (call.part, call.durable.clone())
             }
             None => {
                 let part = self.take_part();
-                self.note_call(id.clone(), part, name.clone(), executed, CallSlot::Called);
-                part
+                let slot = CallSlot::Called;
+                let call = self.note_call(id.clone(), part, name.clone(), executed, slot);
+                (part, call)
             }
         };
         self.content = true;
-        let call = self.fresh_call(&id);
+        // The provider's own JSON holds the id under which it was made: renamed, it would name another call.
+        let native = native.filter(|_| call.as_str() == id);
         let malformed = if executed { None } else { input_error(&input) };
+        let bytes = input.len();
         let input = if input.trim().is_empty() {
             "{}".to_owned()
         } else {
@@ -469,7 +492,8 @@ impl Publisher {
                 &call,
                 ToolFailure::NotExecuted,
                 format!(
-                    "Not executed: the input is not a JSON object ({why}). Send it again, whole."
+                    "Not executed: the input is not a JSON object ({why}); {bytes} bytes arrived. \
+                     Send it again, whole."
                 ),
                 None,
             ));
@@ -533,9 +557,11 @@ impl Publisher {
             }
             CallSlot::Called => {}
         }
+        let durable = call.durable.clone();
         self.settled(id);
-        let durable = self.fresh_call(id);
-        let native = native.map(|n| self.native(n));
+        let native = native
+            .filter(|_| durable.as_str() == id)
+            .map(|n| self.native(n));
         let text = if text.trim().is_empty() {
             "(no output)".to_owned()
         } else {
@@ -559,8 +585,9 @@ impl Publisher {
     }
 
     /// Closes the attempt: flushes and ends open fragments, settles half calls and unanswered hosted
-    /// calls, writes `attempt.ended`. With `superseded` the attempt is given up for a retry. Complete
-    /// local calls stay open: their tools run.
+    /// calls, writes `attempt.ended`. With `superseded` the attempt is given up for a retry, which the caller
+    /// may only do while [`OpenStep::attempt_called`] is false. Complete local calls otherwise stay open:
+    /// their tools run.
     pub fn close(
         &mut self,
         end: &StreamEnd,
@@ -589,10 +616,13 @@ impl Publisher {
                 ),
                 CallSlot::Streaming | CallSlot::InputEnded => (
                     ToolFailure::NotExecuted,
-                    "Not executed: the call's input never arrived whole".to_owned(),
+                    format!(
+                        "Not executed: the call's input never arrived whole; {} bytes of it came",
+                        call.input_bytes
+                    ),
                 ),
             };
-            let durable = self.fresh_call(&id);
+            let durable = call.durable.clone();
             self.settled(&id);
             out.durable
                 .push(self.failure(&durable, failure, text, None));
@@ -647,18 +677,6 @@ fn same_name(what: &str, id: &str, started: &str, now: Option<&str>) -> Result<(
             "Tool {what} name changed for {id}: {started} -> {now}"
         ))),
         _ => Ok(()),
-    }
-}
-
-/// Why `input` is not a JSON object; empty input counts as `{}`.
-fn input_error(input: &str) -> Option<String> {
-    if input.trim().is_empty() {
-        return None;
-    }
-    match serde_json::from_str::<serde_json::Value>(input) {
-        Ok(serde_json::Value::Object(_)) => None,
-        Ok(_) => Some("it is another JSON value".to_owned()),
-        Err(error) => Some(error.to_string()),
     }
 }
 
