@@ -5,6 +5,25 @@
 //! and Anthropic Messages. Each request is first checked by [`validate`]; what a vendor would refuse is answered with
 //! 400 in that vendor's own error form, naming the rules broken. The format is documented in `docs/scripted-model.md`.
 //!
+//! ```
+//! use tenure_scripted::{Part, Script, ScriptedModel, Turn};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let script = Script::new([
+//!     Turn::default().and(Part::reasoning("Look first.")).and(Part::call("read", serde_json::json!({"path": "a"}))),
+//!     Turn::text("It says hello."),
+//! ]);
+//! let model = ScriptedModel::builder(script).bind("127.0.0.1:0".parse()?).await?;
+//! // Point a client at `model.base_url()`, run it, and then look at what it sent:
+//! assert!(model.requests().is_empty());
+//! assert_eq!(model.overlaps(), []);
+//! model.shutdown().await;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
 //! This crate shares no code with the encoders it checks and depends on nothing else of the workspace.
 
 mod answer;

@@ -137,6 +137,37 @@ async fn requests_after_one_another_never_overlap() {
     assert_eq!((handle.max_concurrent(), handle.overlaps()), (1, vec![]));
 }
 
+#[tokio::test]
+async fn a_request_is_over_once_its_end_mark_is_sent() {
+    // The stall comes behind the end mark, before the HTTP body ends: who has read the mark may go on.
+    let stall = Fault::Stall {
+        after_events: Some(1_000_000),
+        after_parts: None,
+        before_headers: false,
+        keepalive_ms: None,
+        for_ms: None,
+    };
+    let handle = serve(Script::new([Turn::text("x")
+        .failing(stall)
+        .times(Times::Forever)]))
+    .await;
+    let mut open = Vec::new();
+    for (path, mark) in [
+        (CHAT, "[DONE]"),
+        (RESPONSES, "response.completed"),
+        (MESSAGES, "message_stop"),
+    ] {
+        let mut client = Client::connect(handle.addr()).await;
+        client
+            .send(path, &[], ask(path, "x").to_string().as_bytes())
+            .await;
+        client.read_until(mark).await;
+        open.push(client);
+    }
+    assert!(handle.requests().iter().all(|r| r.ended.is_none()));
+    assert_eq!((handle.max_concurrent(), handle.overlaps()), (1, vec![]));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_whose_client_is_gone_does_not_overlap() {
     let handle = serve(Script::new([stalling()])).await;
