@@ -26,8 +26,8 @@ pub use identity::{boot_id, pid_start};
 pub use lease::LeaseDeadline;
 pub use leftover::{Leftover, LeftoverError, kill_leftover};
 pub(crate) use process::{Guarded, StartError};
-pub(crate) use wire::Report;
 pub use wire::{Ended, ExitKind, Killed};
+pub(crate) use wire::{Report, Why};
 
 /// The hidden first argument.
 pub const GUARDIAN_ARG: &str = "__tenure-guardian";

@@ -6,20 +6,30 @@
 //! A program that runs the `bash` tool must call [`guardian::maybe_run`] first in `main`: shell commands run under
 //! a small helper process, which is the same executable started again.
 
-#[allow(dead_code, unused_imports, reason = "used by the bash tool")]
+pub mod bash;
+pub mod edit;
+pub mod glob;
+pub mod grep;
 pub mod guardian;
 pub mod input;
+mod lock;
 mod nearest;
 pub mod output;
+pub mod path;
 pub mod permission;
+pub mod read;
 pub mod schema;
 pub mod seen;
 mod set;
+mod text;
 pub mod todo;
 mod tool;
+mod walk;
+pub mod write;
 
 pub use output::{OutputLimits, Truncation};
 pub use set::ToolSet;
 pub use tool::{
-    Progress, ProgressSink, SpawnSink, Spawned, Tool, ToolCx, ToolError, ToolOutput, ToolSpec,
+    PathFilter, Progress, ProgressSink, SpawnSink, Spawned, Tool, ToolCx, ToolError, ToolOutput,
+    ToolSpec,
 };

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::permission::Access;
 use crate::tool::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-use crate::{input, nearest, output, schema, todo};
+use crate::{bash, edit, glob, grep, input, nearest, output, read, schema, todo, write};
 
 /// A set of tools with unique names. Cheap to clone: a request keeps the set it advertised, so that a later change
 /// does not touch calls already under way.
@@ -33,7 +33,14 @@ impl ToolSet {
     /// `bash`, `edit`, `glob`, `grep`, `read`, `todo` and `write`.
     #[must_use]
     pub fn builtin() -> Self {
-        Self::empty().with(Arc::new(todo::Todo))
+        Self::empty()
+            .with(Arc::new(bash::Bash))
+            .with(Arc::new(edit::Edit))
+            .with(Arc::new(glob::Glob))
+            .with(Arc::new(grep::Grep))
+            .with(Arc::new(read::Read))
+            .with(Arc::new(todo::Todo))
+            .with(Arc::new(write::Write))
     }
 
     /// Adds a tool; one of the same name is replaced.

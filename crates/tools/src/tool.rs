@@ -81,6 +81,8 @@ pub struct ToolCx {
     /// when it runs and refuses when they lead elsewhere by then. `None` means no rules were asked: then only what
     /// lies in the workspace and the extra roots may be touched.
     pub granted: Option<Arc<[Access]>>,
+    /// Files whose content a search must not show, though they lie in a tree that may be searched. `None` hides none.
+    pub unreadable: Option<PathFilter>,
     /// The session's task list.
     pub todo: TodoList,
     /// What the session's model has read, by content.
@@ -114,6 +116,7 @@ impl ToolCx {
             limits: OutputLimits::default(),
             env_remove: Vec::new(),
             granted: None,
+            unreadable: None,
             todo: TodoList::default(),
             seen: SeenFiles::default(),
         })
@@ -189,6 +192,29 @@ fn describe(access: &Access) -> String {
             format!("the command `{}`", crate::output::cut(command, 200))
         }
         Access::Other { tool, pattern } => format!("{tool} {}", crate::output::cut(pattern, 200)),
+    }
+}
+
+/// Says which real paths are hidden. Called once for each file of a search, so it must be quick.
+#[derive(Clone)]
+pub struct PathFilter(Arc<dyn Fn(&Path) -> bool + Send + Sync>);
+
+impl PathFilter {
+    /// Wraps a function that is true for hidden paths.
+    pub fn new(hides: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hides))
+    }
+
+    /// Whether a path is hidden.
+    #[must_use]
+    pub fn hides(&self, real: &Path) -> bool {
+        (self.0)(real)
+    }
+}
+
+impl fmt::Debug for PathFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PathFilter")
     }
 }
 
@@ -434,5 +460,30 @@ impl ToolError {
             | Self::Interrupted { truncation, .. } => truncation.as_ref(),
             _ => None,
         }
+    }
+}
+
+/// Runs blocking work on a thread for it. When the future is dropped the context's token is cancelled: work not yet
+/// begun never begins, and long work that looks at the token stops. A write already begun completes.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    mut cx: ToolCx,
+    work: impl FnOnce(&ToolCx) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let token = cx.cancel.child_token();
+    let _cancels_when_dropped = token.clone().drop_guard();
+    cx.cancel = token;
+    let work = tokio::task::spawn_blocking(move || {
+        if cx.cancel.is_cancelled() {
+            Err(ToolError::interrupted("The call"))
+        } else {
+            work(&cx)
+        }
+    });
+    match work.await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => Err(ToolError::failed(
+            "The tool failed inside (a defect, not your input). Try another way.",
+        )),
+        Err(_) => Err(ToolError::interrupted("The call")),
     }
 }

@@ -105,23 +105,14 @@ impl Guarded {
         }
     }
 
-    /// The next report, `None` when the guardian is gone; passes renewed leases on meanwhile. Cancel safe.
-    pub(crate) async fn report(&mut self) -> Option<Report> {
-        loop {
-            tokio::select! {
-                line = self.reports.next_line() => {
-                    let line = line.ok().flatten()?;
-                    return serde_json::from_str(&line).ok();
-                }
-                at = changed(&mut self.lease) => match at {
-                    // A line is shorter than what a pipe takes at once, so this neither waits nor is cut.
-                    Some(at) => if self.write(&encode(&lease_order(at))).await.is_err() {
-                        self.control = None;
-                    },
-                    None => self.lease = None,
-                },
-            }
-        }
+    /// The guardian's reports and the command's output, to be waited for together.
+    pub(crate) fn split(&mut self) -> (Reports<'_>, &mut ChildStderr) {
+        let reports = Reports {
+            lines: &mut self.reports,
+            control: &mut self.control,
+            lease: &mut self.lease,
+        };
+        (reports, &mut self.output)
     }
 
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -129,6 +120,39 @@ impl Guarded {
             Some(control) => control.write_all(bytes).await,
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
+    }
+}
+
+/// One side of [`Guarded::split`].
+pub(crate) struct Reports<'a> {
+    lines: &'a mut Lines<BufReader<ChildStdout>>,
+    control: &'a mut Option<ChildStdin>,
+    lease: &'a mut Option<watch::Receiver<Duration>>,
+}
+
+impl Reports<'_> {
+    /// The next report, `None` when the guardian is gone; passes renewed leases on meanwhile. Cancel safe: a renewal
+    /// is one line, shorter than what a pipe takes at once.
+    pub(crate) async fn next(self) -> Option<Report> {
+        loop {
+            tokio::select! {
+                line = self.lines.next_line() => {
+                    return serde_json::from_str(&line.ok().flatten()?).ok();
+                }
+                at = changed(self.lease) => match at {
+                    Some(at) => pass_on(self.control, at).await,
+                    None => *self.lease = None,
+                },
+            }
+        }
+    }
+}
+
+async fn pass_on(control: &mut Option<ChildStdin>, at: Duration) {
+    if let Some(pipe) = control
+        && pipe.write_all(&encode(&lease_order(at))).await.is_err()
+    {
+        *control = None;
     }
 }
 

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use super::clock::asleep;
 use super::kill::{self, Record};
 use super::leftover::MARKER_ENV;
-use super::wire::{ExitKind, Order, Report, encode};
+use super::wire::{ExitKind, Order, Report, Why, encode};
 use super::{identity, since_boot};
 
 /// How long processes that outlive the shell may take to end by themselves: the last writers of a pipeline or of a
@@ -70,12 +70,6 @@ impl Guardian {
         let Some(command) = self.wait_for_go()? else {
             return Ok(());
         };
-        let shell = match start_shell(&command) {
-            Ok(pid) => pid,
-            Err(error) => return send(&Report::NotStarted(error)),
-        };
-        // Blocked only now: the shell must not inherit a mask. A child that ended already is found by the first
-        // reaping below.
         let mut mask = SigSet::empty();
         for signal in [
             Signal::SIGCHLD,
@@ -86,25 +80,28 @@ impl Guardian {
         ] {
             mask.add(signal);
         }
-        mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let shell = match start_shell(&command) {
+            Ok(pid) => pid,
+            Err(error) => return send(&Report::NotStarted(error)),
+        };
+        // From here on nothing may end this process before its children, so no error leaves this function early.
+        // Signals are blocked only now: the shell must not inherit a mask. A child that ended already is found by
+        // the first reaping.
+        let _ = mask.thread_block();
         let mut children = Children {
             shell,
             shell_ended: None,
         };
-        if self.watch(&signals, &mut children)? {
-            return send(&Report::Done {
-                killed: Vec::new(),
-                more_killed: 0,
-            });
-        }
+        let why = self
+            .watch(&signals, &mut children)
+            .unwrap_or(Some(Why::Signal));
         let mut record = Record::new(shell);
-        kill::end_all(
-            &mut record,
-            &signals,
-            || children.reap(),
-            |stuck| drop(send(&Report::Stuck(stuck))),
-        );
+        if let Some(why) = why {
+            let _ = send(&Report::Ending(why));
+            let tell = |stuck| drop(send(&Report::Stuck(stuck)));
+            kill::end_all(&mut record, &signals, || children.reap(), tell);
+        }
         let (killed, more_killed) = record.into_report();
         send(&Report::Done {
             killed,
@@ -140,16 +137,16 @@ impl Guardian {
         }
     }
 
-    /// Watches until nothing is left (`true`) or everything must be ended (`false`).
-    fn watch(&mut self, signals: &SignalFd, children: &mut Children) -> io::Result<bool> {
+    /// Watches until nothing is left (`None`) or everything must be ended.
+    fn watch(&mut self, signals: &SignalFd, children: &mut Children) -> io::Result<Option<Why>> {
         loop {
             if !children.reap() {
-                return Ok(true);
+                return Ok(None);
             }
             let timeout = match children.shell_ended {
                 Some(at) => match LINGER.checked_sub(at.elapsed()) {
                     Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO),
-                    None => return Ok(false),
+                    None => return Ok(Some(Why::Leftover)),
                 },
                 None => PollTimeout::NONE,
             };
@@ -162,13 +159,13 @@ impl Guardian {
             wait(&mut fds, timeout)?;
             let (control, timer, signal) = (ready(&fds[0]), ready(&fds[1]), ready(&fds[2]));
             if control && matches!(self.read_orders()?, Control::End) {
-                return Ok(false);
+                return Ok(Some(Why::Order));
             }
             if timer && self.lease.is_over()? {
-                return Ok(false);
+                return Ok(Some(Why::Lease));
             }
             if signal && drain_signals(signals)? {
-                return Ok(false);
+                return Ok(Some(Why::Signal));
             }
         }
     }

@@ -25,6 +25,8 @@ pub(crate) enum Report {
     NotStarted(String),
     /// The shell itself ended. Descendants may be left.
     Exited(ExitKind),
+    /// Everything is being ended now.
+    Ending(Why),
     /// Descendants are being ended and some do not die (another user's, or stuck in the kernel).
     Stuck(Vec<Killed>),
     /// Nothing is left. The last message.
@@ -32,6 +34,20 @@ pub(crate) enum Report {
         killed: Vec<Killed>,
         more_killed: u64,
     },
+}
+
+/// Why the guardian ends what is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Why {
+    /// The parent said so, or is gone.
+    Order,
+    /// The lease was not renewed in time.
+    Lease,
+    /// Somebody sent the guardian a signal, or it can no longer watch.
+    Signal,
+    /// The shell is over and something it started is not.
+    Leftover,
 }
 
 /// How a process ended.

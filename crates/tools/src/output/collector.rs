@@ -9,7 +9,11 @@ use encoding_rs::Encoding;
 
 use super::{OutputLimits, Truncation, clean, cut, cut_tail};
 
-/// Collects output. Memory use is bounded by twice [`OutputLimits::shown_bytes`] plus one pushed piece.
+/// Held at both ends beyond what is shown, so that a cut can see the whole of the character it falls on. Even, as
+/// UTF-16 wants it.
+const MARGIN: usize = 512;
+
+/// Collects output. Memory use is bounded by little more than [`OutputLimits::shown_bytes`].
 ///
 /// Nothing is written to disk until the output is longer than what is shown. Dropping it leaves the file as far as
 /// it was written.
@@ -76,13 +80,13 @@ impl Collector {
             self.open_file();
         }
         self.write_file(bytes);
-        let half = self.half();
-        let room = half.saturating_sub(self.head.len()).min(bytes.len());
+        let end = self.half() + MARGIN;
+        let room = end.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
         self.tail
-            .extend(rest.iter().skip(rest.len().saturating_sub(half)));
-        let excess = self.tail.len().saturating_sub(half);
+            .extend(rest.iter().skip(rest.len().saturating_sub(end)));
+        let excess = self.tail.len().saturating_sub(end);
         self.tail.drain(..excess);
     }
 
@@ -153,7 +157,7 @@ impl Collector {
     }
 
     fn capacity(&self) -> usize {
-        self.half() * 2
+        (self.half() + MARGIN) * 2
     }
 
     fn open_file(&mut self) {

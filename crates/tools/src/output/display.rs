@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use unicode_segmentation::{GraphemeCursor, GraphemeIncomplete};
+use unicode_segmentation::GraphemeCursor;
 
 /// A joined character longer than this is cut between its parts: otherwise one endless run of combining marks could
 /// push the cut back to nothing.
@@ -40,14 +40,11 @@ pub fn cut_tail(text: &str, max: usize) -> &str {
     text.get(at..).unwrap_or_default()
 }
 
-/// Whether `at` lies between two joined characters. Context far before `at` is not looked at; a wrong answer there
-/// costs a cut inside a very long joined character, nothing more.
+/// Whether `at` lies between two characters as a reader sees them.
 fn is_boundary(text: &str, at: usize) -> bool {
-    let mut cursor = GraphemeCursor::new(at, text.len(), true);
-    match cursor.is_boundary(text, 0) {
-        Ok(answer) => answer,
-        Err(GraphemeIncomplete::PreContext(_) | _) => true,
-    }
+    GraphemeCursor::new(at, text.len(), true)
+        .is_boundary(text, 0)
+        .unwrap_or(true)
 }
 
 fn grapheme_start(text: &str, mut at: usize) -> usize {
