@@ -48,7 +48,7 @@ impl Flag {
     }
 }
 
-/// Whether "always" may be offered for a command, and how far.
+/// What kind of program a command runs: decides whether "always" may be offered for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nature {
     /// An ordinary program.
@@ -63,12 +63,18 @@ pub(crate) enum Nature {
 fn program_name(word: &str) -> &str {
     let base = word.rsplit('/').next().unwrap_or(word);
     let short = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    if PROGRAMS.iter().any(|program| program.names.contains(&base)) || short.is_empty() { base } else { short }
+    if PROGRAMS.iter().any(|program| program.names.contains(&base)) || short.is_empty() {
+        base
+    } else {
+        short
+    }
 }
 
 fn lookup(word: &str) -> Option<&'static Program> {
     let name = program_name(word);
-    PROGRAMS.iter().find(|program| program.names.contains(&name))
+    PROGRAMS
+        .iter()
+        .find(|program| program.names.contains(&name))
 }
 
 /// What kind of program the command runs.
@@ -76,9 +82,17 @@ pub(crate) fn kind(words: &[ShellWord]) -> Nature {
     let Some(program) = words.first().and_then(|word| lookup(&word.text)) else {
         return Nature::Ordinary;
     };
-    if program.marks.iter().any(|mark| matches!(mark, Mark::Everything)) {
+    if program
+        .marks
+        .iter()
+        .any(|mark| matches!(mark, Mark::Everything))
+    {
         Nature::Wrapper
-    } else if program.marks.iter().any(|mark| matches!(mark, Mark::Script)) {
+    } else if program
+        .marks
+        .iter()
+        .any(|mark| matches!(mark, Mark::Script))
+    {
         Nature::Interpreter
     } else {
         Nature::Ordinary
@@ -93,7 +107,11 @@ pub(crate) fn flags(words: &[ShellWord]) -> Vec<Flag> {
     let mut flags = Vec::new();
     for (index, word) in words.iter().enumerate().skip(1) {
         if word.may_be_option && !word.literal {
-            flags.push(Flag { index, effect: Effect::Runs, word: word.text.clone() });
+            flags.push(Flag {
+                index,
+                effect: Effect::Runs,
+                word: word.text.clone(),
+            });
         }
     }
     for mark in program.marks {
@@ -104,8 +122,14 @@ pub(crate) fn flags(words: &[ShellWord]) -> Vec<Flag> {
 
 fn apply(mark: &Mark, words: &[ShellWord], flags: &mut Vec<Flag>) {
     let mut flag = |index: usize, effect: Effect| {
-        let word = words.get(index).map_or_else(|| words[0].text.clone(), |word| word.text.clone());
-        flags.push(Flag { index, effect, word });
+        let word = words
+            .get(index)
+            .map_or_else(|| words[0].text.clone(), |word| word.text.clone());
+        flags.push(Flag {
+            index,
+            effect,
+            word,
+        });
     };
     let arguments = || words.iter().enumerate().skip(1);
     match mark {
@@ -115,50 +139,69 @@ fn apply(mark: &Mark, words: &[ShellWord], flags: &mut Vec<Flag>) {
         Mark::Long(effect, options) => {
             for (index, word) in arguments() {
                 let name = word.text.split('=').next().unwrap_or("");
-                if name.len() > 2 && name.starts_with("--") && options.iter().any(|option| option.starts_with(name)) {
+                if name.len() > 2
+                    && name.starts_with("--")
+                    && options.iter().any(|option| option.starts_with(name))
+                {
                     flag(index, *effect);
                 }
             }
         }
         Mark::Short(effect, letters) => {
             for (index, word) in arguments() {
-                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(c)) {
+                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(&c)) {
                     flag(index, *effect);
                 }
             }
         }
         Mark::ShortBeforeCommand(effect, letters) => {
             for (index, word) in arguments().take_while(|(_, word)| word.text.starts_with('-')) {
-                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(c)) {
+                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(&c)) {
+                    flag(index, *effect);
+                }
+            }
+        }
+        Mark::ShortIn(effect, names, letters) => {
+            let here =
+                first_operand(words).is_some_and(|at| names.contains(&words[at].text.as_str()));
+            for (index, word) in arguments().filter(|_| here) {
+                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(&c)) {
                     flag(index, *effect);
                 }
             }
         }
         Mark::FirstCluster(effect, letters) => {
-            if words.get(1).is_some_and(|word| !word.text.starts_with('-') && word.text.contains(|c| letters.contains(c))) {
+            if words.get(1).is_some_and(|word| {
+                !word.text.starts_with('-') && word.text.contains(|c| letters.contains(&c))
+            }) {
                 flag(1, *effect);
             }
         }
         Mark::Word(effect, options) => {
             for (index, word) in arguments() {
-                let name = word.text.trim_start_matches('-').split('=').next().unwrap_or("");
+                let name = word
+                    .text
+                    .trim_start_matches('-')
+                    .split('=')
+                    .next()
+                    .unwrap_or("");
                 if word.text.starts_with('-') && options.contains(&name) {
                     flag(index, *effect);
                 }
             }
         }
         Mark::SubCommand(effect, names) => {
-            if let Some(index) = first_operand(words) {
-                if names.contains(&words[index].text.as_str()) {
-                    flag(index, *effect);
-                }
+            if let Some(index) = first_operand(words)
+                && names.contains(&words[index].text.as_str())
+            {
+                flag(index, *effect);
             }
         }
         Mark::OnlySubCommands(effect, names) => {
-            if let Some(index) = first_operand(words) {
-                if !names.contains(&words[index].text.as_str()) {
-                    flag(index, *effect);
-                }
+            if let Some(index) = first_operand(words)
+                && !names.contains(&words[index].text.as_str())
+            {
+                flag(index, *effect);
             }
         }
         Mark::Containing(effect, parts) => {
@@ -206,7 +249,11 @@ fn is_cluster(text: &str) -> bool {
 }
 
 fn first_operand(words: &[ShellWord]) -> Option<usize> {
-    words.iter().skip(1).position(|word| !word.text.starts_with('-')).map(|at| at + 1)
+    words
+        .iter()
+        .skip(1)
+        .position(|word| !word.text.starts_with('-'))
+        .map(|at| at + 1)
 }
 
 /// Where an interpreter's script is named: past the end when it reads a script from an option or its input.

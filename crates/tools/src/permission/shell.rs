@@ -7,7 +7,9 @@ mod lex;
 mod walk;
 mod word;
 
-use brush_parser::{ParserImpl, ParserOptions, Token as Parsed, parse_tokens, uncached_tokenize_str};
+use brush_parser::{
+    ParserImpl, ParserOptions, Token as Parsed, parse_tokens, uncached_tokenize_str,
+};
 
 pub(crate) use word::ShellWord;
 
@@ -17,6 +19,9 @@ pub(crate) const MAX_TEXT: usize = 64 * 1024;
 /// Brackets, substitutions and compound commands may nest this deep. Beyond it the text is not parsed: the parser
 /// recurses.
 pub(crate) const MAX_NESTING: usize = 24;
+
+/// A text may have this many `((` in it, or `( (`.
+const MAX_DOUBLED: usize = 6;
 
 /// Why a text cannot be judged piece by piece.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,10 +84,9 @@ pub(crate) fn steps(text: &str) -> Result<Vec<Step>, Unclear> {
     let mut steps = Vec::new();
     walk::script(text, 0, &mut steps)?;
     let moves = |step: &Step| match step {
-        Step::Run(command) => command
-            .words
-            .first()
-            .is_some_and(|word| !word.literal || matches!(word.text.as_str(), "cd" | "pushd" | "popd")),
+        Step::Run(command) => command.words.first().is_some_and(|word| {
+            !word.literal || matches!(word.text.as_str(), "cd" | "pushd" | "popd")
+        }),
         _ => false,
     };
     if steps.iter().any(moves) {
@@ -112,7 +116,9 @@ fn parse(text: &str) -> Result<brush_parser::ast::Program, Unclear> {
     if text.len() > MAX_TEXT {
         return Err(Unclear::TooLong);
     }
-    let odd = |c: char| (c.is_control() && !matches!(c, '\t' | '\n')) || (!c.is_ascii() && c.is_whitespace());
+    let odd = |c: char| {
+        (c.is_control() && !matches!(c, '\t' | '\n')) || (!c.is_ascii() && c.is_whitespace())
+    };
     if text.contains(odd) {
         return Err(Unclear::Text("control characters or unusual blanks"));
     }
@@ -130,11 +136,14 @@ fn parse(text: &str) -> Result<brush_parser::ast::Program, Unclear> {
         .map_err(|error| Unclear::Syntax(error.to_string()))?;
     let alike = ours.len() == theirs.len()
         && ours.iter().zip(&theirs).all(|pair| match pair {
-            (lex::Token::Operator(a), Parsed::Operator(b, _)) | (lex::Token::Word(a), Parsed::Word(b, _)) => a == b,
+            (lex::Token::Operator(a), Parsed::Operator(b, _))
+            | (lex::Token::Word(a), Parsed::Word(b, _)) => a == b,
             _ => false,
         });
     if !alike {
-        return Err(Unclear::Text("text that two readers of shell syntax understand differently"));
+        return Err(Unclear::Text(
+            "text that two readers of shell syntax understand differently",
+        ));
     }
     parse_tokens(&theirs, &options).map_err(|error| Unclear::Syntax(error.to_string()))
 }
@@ -142,17 +151,23 @@ fn parse(text: &str) -> Result<brush_parser::ast::Program, Unclear> {
 /// Counts words and operators that open a nested construct, whether or not they stand where they have that meaning.
 fn check_nesting(tokens: &[lex::Token]) -> Result<(), Unclear> {
     let mut depth = 0_usize;
+    let mut doubled = 0_usize;
+    let mut last = "";
     for token in tokens {
-        match token {
-            lex::Token::Operator(text) | lex::Token::Word(text) => match text.as_str() {
-                "(" | "{" | "if" | "while" | "until" | "for" | "case" | "select" | "coproc" | "function" | "!" | "[[" => {
-                    depth += 1;
-                }
-                ")" | "}" | "fi" | "done" | "esac" | "]]" => depth = depth.saturating_sub(1),
-                _ => {}
-            },
+        let (lex::Token::Operator(text) | lex::Token::Word(text)) = token;
+        // The parser tries each `((` both as arithmetic and as two subshells.
+        doubled += usize::from(last == "(" && text == "(");
+        last = text;
+        match text.as_str() {
+            // The parser's time doubles with each `case` inside another.
+            "case" => depth += 4,
+            "esac" => depth = depth.saturating_sub(4),
+            "(" | "{" | "if" | "while" | "until" | "for" | "select" | "coproc" | "function"
+            | "!" | "[[" => depth += 1,
+            ")" | "}" | "fi" | "done" | "]]" => depth = depth.saturating_sub(1),
+            _ => {}
         }
-        if depth > MAX_NESTING {
+        if depth > MAX_NESTING || doubled > MAX_DOUBLED {
             return Err(Unclear::TooDeep);
         }
     }

@@ -16,8 +16,8 @@ pub(super) enum Token {
 
 /// Operators, longest first.
 const OPERATORS: &[&str] = &[
-    "&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "&>", ">>", ">|", ">&", "<<", "<&", "<>", "&", "|", ";",
-    "<", ">", "(", ")", "\n",
+    "&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "&>", ">>", ">|", ">&", "<<", "<&",
+    "<>", "&", "|", ";", "<", ">", "(", ")", "\n",
 ];
 
 /// A here-document whose body has not been read yet.
@@ -40,7 +40,12 @@ pub(super) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, raw: String::new() }
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+            raw: String::new(),
+        }
     }
 
     pub(super) fn at_end(&self) -> bool {
@@ -69,7 +74,10 @@ impl<'a> Lexer<'a> {
         found
     }
 
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Unclear>) -> Result<T, Unclear> {
+    fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Unclear>,
+    ) -> Result<T, Unclear> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
             return Err(Unclear::TooDeep);
@@ -83,12 +91,12 @@ impl<'a> Lexer<'a> {
 
     /// All tokens of the text.
     pub(super) fn tokens(&mut self) -> Result<Vec<Token>, Unclear> {
-        let tokens = self.tokens_until_close()?;
-        if self.at_end() { Ok(tokens) } else { Err(Unclear::Text("a closing parenthesis too many")) }
+        self.tokens_until(false)
     }
 
-    /// Tokens up to an unbalanced `)`, which is not consumed, or the end.
-    fn tokens_until_close(&mut self) -> Result<Vec<Token>, Unclear> {
+    /// Tokens up to the end or, in a substitution, an unbalanced `)`, which is not consumed. A `case` inside a
+    /// substitution ends it too early; the parser then refuses what is left.
+    fn tokens_until(&mut self, close: bool) -> Result<Vec<Token>, Unclear> {
         let mut tokens = Vec::new();
         let mut pending: Vec<Pending> = Vec::new();
         let mut marker_of: Option<bool> = None;
@@ -96,7 +104,7 @@ impl<'a> Lexer<'a> {
         loop {
             self.skip_blanks();
             let Some(c) = self.peek() else { break };
-            if c == ')' && open == 0 {
+            if close && c == ')' && open == 0 {
                 break;
             }
             if let Some(operator) = self.operator() {
@@ -132,7 +140,10 @@ impl<'a> Lexer<'a> {
             self.guard_number(&word)?;
             let raw = std::mem::take(&mut self.raw);
             if let Some(strip_tabs) = marker_of.take() {
-                let marker = word.known().ok_or(Unclear::Text("a here-document marker with an expansion"))?.to_owned();
+                let marker = word
+                    .known()
+                    .ok_or(Unclear::Text("a here-document marker with an expansion"))?
+                    .to_owned();
                 tokens.push(Token::Word(raw.clone()));
                 pending.push(Pending {
                     at: tokens.len(),
@@ -146,10 +157,13 @@ impl<'a> Lexer<'a> {
                 tokens.push(Token::Word(raw));
             }
         }
-        if pending.is_empty() && marker_of.is_none() {
-            Ok(tokens)
+        if !pending.is_empty() || marker_of.is_some() {
+            return Err(Unclear::Text("a here-document without its end"));
+        }
+        if open > 0 {
+            Err(Unclear::Text("an unfinished parenthesis"))
         } else {
-            Err(Unclear::Text("a here-document without its end"))
+            Ok(tokens)
         }
     }
 
@@ -178,16 +192,25 @@ impl<'a> Lexer<'a> {
     }
 
     fn operator(&mut self) -> Option<&'static str> {
-        OPERATORS.iter().copied().find(|operator| self.take(operator))
+        OPERATORS
+            .iter()
+            .copied()
+            .find(|operator| self.take(operator))
     }
 
     fn here_document(&mut self, document: &Pending) -> Result<String, Unclear> {
         let mut body = String::new();
         while !self.at_end() {
             let rest = self.rest();
-            let (line, ends) = rest.split_once('\n').map_or((rest, false), |(line, _)| (line, true));
+            let (line, ends) = rest
+                .split_once('\n')
+                .map_or((rest, false), |(line, _)| (line, true));
             self.at += line.len() + usize::from(ends);
-            let line = if document.strip_tabs { line.trim_start_matches('\t') } else { line };
+            let line = if document.strip_tabs {
+                line.trim_start_matches('\t')
+            } else {
+                line
+            };
             if line == document.marker {
                 if document.expands && body.contains("\\\n") {
                     return Err(Unclear::Text("a continued line in a here-document"));
@@ -320,7 +343,7 @@ impl<'a> Lexer<'a> {
             self.arithmetic()?;
         } else if self.take("$(") {
             let inner = self.at;
-            self.deeper(Self::tokens_until_close)?;
+            self.deeper(|lexer| lexer.tokens_until(true))?;
             let script = self.text.get(inner..self.at).unwrap_or("").to_owned();
             if !self.take(")") {
                 return Err(Unclear::Text("an unfinished command substitution"));
@@ -339,7 +362,10 @@ impl<'a> Lexer<'a> {
             self.next();
             match self.peek() {
                 Some(c) if c == '_' || c.is_ascii_alphabetic() => {
-                    while self.peek().is_some_and(|c| c == '_' || c.is_ascii_alphanumeric()) {
+                    while self
+                        .peek()
+                        .is_some_and(|c| c == '_' || c.is_ascii_alphanumeric())
+                    {
                         self.next();
                     }
                 }
@@ -350,7 +376,9 @@ impl<'a> Lexer<'a> {
                         return Ok(());
                     }
                 }
-                Some('\'' | '"') if !quoted => return Err(Unclear::Text("a dollar before a quote")),
+                Some('\'' | '"') if !quoted => {
+                    return Err(Unclear::Text("a dollar before a quote"));
+                }
                 _ => {
                     builder.quoted('$');
                     return Ok(());
@@ -365,7 +393,9 @@ impl<'a> Lexer<'a> {
 
     fn backquoted(&mut self) -> Result<String, Unclear> {
         let rest = self.rest();
-        let end = rest.find('`').ok_or(Unclear::Text("an unfinished backquote"))?;
+        let end = rest
+            .find('`')
+            .ok_or(Unclear::Text("an unfinished backquote"))?;
         let script = rest.get(..end).unwrap_or("");
         if script.contains('\\') {
             return Err(Unclear::Text("a backslash inside backquotes"));
@@ -392,7 +422,11 @@ impl<'a> Lexer<'a> {
             self.next();
         }
         check_arithmetic(self.text.get(start..self.at).unwrap_or(""))?;
-        if self.take("))") { Ok(()) } else { Err(Unclear::Text("`$((` that may be a command")) }
+        if self.take("))") {
+            Ok(())
+        } else {
+            Err(Unclear::Text("`$((` that may be a command"))
+        }
     }
 
     /// After `$'`: only the escapes that every shell reads alike.
@@ -423,10 +457,14 @@ impl<'a> Lexer<'a> {
         if self.take("}") {
             return Ok(Vec::new());
         }
-        const FORMS: &[&str] = &[":-", ":+", ":?", "-", "+", "?", "##", "#", "%%", "%", "//", "/", "^^", "^", ",,", ","];
+        const FORMS: &[&str] = &[
+            ":-", ":+", ":?", "-", "+", "?", "##", "#", "%%", "%", "//", "/", "^^", "^", ",,", ",",
+        ];
         if !FORMS.iter().any(|form| self.take(form)) {
             // Indirection, transformation, assignment, subscripts and offsets evaluate text we do not see.
-            return Err(Unclear::Text("a parameter expansion that evaluates or assigns"));
+            return Err(Unclear::Text(
+                "a parameter expansion that evaluates or assigns",
+            ));
         }
         let mut builder = WordBuilder::default();
         loop {
@@ -437,7 +475,9 @@ impl<'a> Lexer<'a> {
                 }
                 Some('$' | '`') => self.expansion(&mut builder, quoted)?,
                 Some('\'' | '"' | '\\' | '<' | '>' | '{' | '(' | ')' | '\n' | '#') | None => {
-                    return Err(Unclear::Text("quotes or operators inside a parameter expansion"));
+                    return Err(Unclear::Text(
+                        "quotes or operators inside a parameter expansion",
+                    ));
                 }
                 Some(c) => {
                     self.next();
@@ -451,7 +491,10 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         match self.peek() {
             Some(c) if c == '_' || c.is_ascii_alphabetic() => {
-                while self.peek().is_some_and(|c| c == '_' || c.is_ascii_alphanumeric()) {
+                while self
+                    .peek()
+                    .is_some_and(|c| c == '_' || c.is_ascii_alphanumeric())
+                {
                     self.next();
                 }
                 if !self.take("[@]") {
@@ -475,7 +518,8 @@ impl<'a> Lexer<'a> {
 /// `name[…]` with expansions in the subscript: evaluated as arithmetic, and costly for the parser.
 fn guard_subscript(raw: &str) -> Result<(), Unclear> {
     let name = raw.trim_start_matches(|c: char| c == '_' || c.is_ascii_alphanumeric());
-    if name.len() < raw.len() && name.starts_with('[') && name.contains(['$', '`', '\'', '"', '\\']) {
+    if name.len() < raw.len() && name.starts_with('[') && name.contains(['$', '`', '\'', '"', '\\'])
+    {
         return Err(Unclear::Text("a subscript with quotes or expansions"));
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! Walks a parsed script and lists what it runs and which files it opens.
 
 use brush_parser::ast::{
-    AndOr, Assignment, AssignmentName, AssignmentValue, BinaryPredicate, CaseItem, Command, CommandPrefixOrSuffixItem,
-    CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline,
-    RedirectList, SimpleCommand as Simple, UnaryPredicate, Word,
+    AndOr, Assignment, AssignmentName, AssignmentValue, BinaryPredicate, CaseItem, Command,
+    CommandPrefixOrSuffixItem, CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectKind,
+    IoFileRedirectTarget, IoRedirect, Pipeline, RedirectList, SimpleCommand as Simple,
+    UnaryPredicate, Word,
 };
 
 use super::word::{ShellWord, check_arithmetic, read_here_document, read_word};
@@ -79,8 +80,15 @@ impl Walk<'_> {
 
     /// A construct that runs no program still needs a rule that covers it.
     fn marker(&mut self, name: &str) {
-        let word = ShellWord { text: name.to_owned(), literal: true, ..ShellWord::default() };
-        self.steps.push(Step::Run(SimpleCommand { assignments: Vec::new(), words: vec![word] }));
+        let word = ShellWord {
+            text: name.to_owned(),
+            literal: true,
+            ..ShellWord::default()
+        };
+        self.steps.push(Step::Run(SimpleCommand {
+            assignments: Vec::new(),
+            words: vec![word],
+        }));
     }
 
     fn compound(&mut self, compound: &CompoundCommand) {
@@ -90,7 +98,10 @@ impl Walk<'_> {
                 self.marker("((");
             }
             CompoundCommand::ArithmeticForClause(clause) => {
-                for part in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
+                for part in [&clause.initializer, &clause.condition, &clause.updater]
+                    .into_iter()
+                    .flatten()
+                {
                     self.arithmetic(&part.value);
                 }
                 self.list(&clause.body.list);
@@ -154,12 +165,15 @@ impl Walk<'_> {
                 self.test(left);
                 self.test(right);
             }
-            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
+                self.test(inner)
+            }
             ExtendedTestExpr::UnaryTest(predicate, word) => {
                 self.word(word);
                 if matches!(
                     predicate,
-                    UnaryPredicate::ShellVariableIsSetAndAssigned | UnaryPredicate::ShellVariableIsSetAndNameRef
+                    UnaryPredicate::ShellVariableIsSetAndAssigned
+                        | UnaryPredicate::ShellVariableIsSetAndNameRef
                 ) {
                     self.unclear("a test that evaluates a subscript");
                 }
@@ -175,7 +189,9 @@ impl Walk<'_> {
                         | BinaryPredicate::ArithmeticGreaterThanOrEqualTo
                 );
                 for word in [left, right] {
-                    let known = self.word(word).and_then(|word| word.known().map(str::to_owned));
+                    let known = self
+                        .word(word)
+                        .and_then(|word| word.known().map(str::to_owned));
                     if arithmetic && known.is_none_or(|text| check_arithmetic(&text).is_err()) {
                         self.unclear("a numeric test on something that is not a number");
                     }
@@ -248,7 +264,10 @@ impl Walk<'_> {
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
                 self.list(&subshell.list);
-                command.words.push(ShellWord { text: "<(…)".to_owned(), ..ShellWord::default() });
+                command.words.push(ShellWord {
+                    text: "<(…)".to_owned(),
+                    ..ShellWord::default()
+                });
             }
         }
     }
@@ -275,7 +294,13 @@ impl Walk<'_> {
                     self.word(value);
                 }
                 let text = format!("{name}=(…)");
-                command.assignments.push((name, ShellWord { text, ..ShellWord::default() }));
+                command.assignments.push((
+                    name,
+                    ShellWord {
+                        text,
+                        ..ShellWord::default()
+                    },
+                ));
             }
         }
     }
@@ -291,15 +316,21 @@ impl Walk<'_> {
             IoRedirect::File(_, kind, target) => match target {
                 IoFileRedirectTarget::Filename(word) => {
                     let kinds: &[RedirectKind] = match kind {
-                        IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput => &[RedirectKind::Read],
-                        IoFileRedirectKind::ReadAndWrite => &[RedirectKind::Read, RedirectKind::Write],
+                        IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput => {
+                            &[RedirectKind::Read]
+                        }
+                        IoFileRedirectKind::ReadAndWrite => {
+                            &[RedirectKind::Read, RedirectKind::Write]
+                        }
                         _ => &[RedirectKind::Write],
                     };
                     self.file(word, kinds);
                 }
                 IoFileRedirectTarget::Fd(_) => {}
                 IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.list(&subshell.list),
-                IoFileRedirectTarget::Duplicate(word) => self.duplicate(matches!(kind, IoFileRedirectKind::DuplicateInput), word),
+                IoFileRedirectTarget::Duplicate(word) => {
+                    self.duplicate(matches!(kind, IoFileRedirectKind::DuplicateInput), word)
+                }
             },
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
@@ -317,16 +348,28 @@ impl Walk<'_> {
     /// `>&word`: a descriptor when it is a number or `-`, else a file.
     fn duplicate(&mut self, input: bool, word: &Word) {
         let digits = word.value.trim_end_matches('-');
-        if digits.len() <= 4 && digits.bytes().all(|b| b.is_ascii_digit()) && !word.value.is_empty() {
+        if digits.len() <= 4 && digits.bytes().all(|b| b.is_ascii_digit()) && !word.value.is_empty()
+        {
             return;
         }
-        self.file(word, if input { &[RedirectKind::Read] } else { &[RedirectKind::Write] });
+        self.file(
+            word,
+            if input {
+                &[RedirectKind::Read]
+            } else {
+                &[RedirectKind::Write]
+            },
+        );
     }
 
     fn file(&mut self, word: &Word, kinds: &[RedirectKind]) {
         if let Some(target) = self.word(word) {
             for kind in kinds {
-                self.steps.push(Step::Redirect { kind: *kind, target: target.clone(), moved: false });
+                self.steps.push(Step::Redirect {
+                    kind: *kind,
+                    target: target.clone(),
+                    moved: false,
+                });
             }
         }
     }
