@@ -1,0 +1,130 @@
+//! A configuration file as plain data: what was written and on which line, nothing decided yet.
+
+use std::collections::BTreeMap;
+
+/// A value and its 1-based line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    /// What was written.
+    pub value: T,
+    /// Where.
+    pub line: usize,
+}
+
+/// A whole file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawConfig {
+    /// `default_model`
+    pub default_model: Option<At<String>>,
+    /// `store`
+    pub store: Option<At<String>>,
+    /// `instructions`
+    pub instructions: Option<At<String>>,
+    /// `max_steps`
+    pub max_steps: Option<At<u64>>,
+    /// `max_parallel_tools`
+    pub max_parallel_tools: Option<At<u64>>,
+    /// `[lease]`
+    pub lease: RawLease,
+    /// `[providers.*]`
+    pub providers: BTreeMap<String, RawProvider>,
+    /// `[permissions]`, in the order written.
+    pub permissions: Vec<RawRule>,
+}
+
+/// `[lease]`, in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawLease {
+    /// `renew_ms`
+    pub renew_ms: Option<At<u64>>,
+    /// `duration_ms`
+    pub duration_ms: Option<At<u64>>,
+    /// `margin_ms`
+    pub margin_ms: Option<At<u64>>,
+}
+
+/// One `[providers.NAME]`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawProvider {
+    /// Where its table begins.
+    pub line: usize,
+    /// `protocol`
+    pub protocol: Option<At<String>>,
+    /// `base_url`
+    pub base_url: Option<At<String>>,
+    /// `api_key_env`
+    pub api_key_env: Option<At<String>>,
+    /// `api_key_file`
+    pub api_key_file: Option<At<String>>,
+    /// `headers`
+    pub headers: BTreeMap<String, At<String>>,
+    /// `ca_file`
+    pub ca_file: Option<At<String>>,
+    /// `first_byte_timeout_s`
+    pub first_byte_timeout_s: Option<At<f64>>,
+    /// `idle_timeout_s`
+    pub idle_timeout_s: Option<At<f64>>,
+    /// `[providers.NAME.models.*]`
+    pub models: BTreeMap<String, RawModel>,
+}
+
+/// One `[providers.NAME.models.MODEL]`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawModel {
+    /// Where its table begins.
+    pub line: usize,
+    /// `context`
+    pub context: Option<At<u64>>,
+    /// `output`
+    pub output: Option<At<u64>>,
+    /// `price`
+    pub price: Option<At<RawPrice>>,
+}
+
+/// `price`, per million tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RawPrice {
+    /// `input`
+    pub input: f64,
+    /// `output`
+    pub output: f64,
+    /// `cache_read`
+    pub cache_read: Option<f64>,
+    /// `cache_write`
+    pub cache_write: Option<f64>,
+}
+
+/// One line of `[permissions]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawRule {
+    /// The tool, or `*`.
+    pub tool: String,
+    /// What of it; none means everything.
+    pub pattern: Option<String>,
+    /// The word written: `allow`, `ask` or `deny`.
+    pub decision: Decision,
+    /// Where.
+    pub line: usize,
+}
+
+/// What a permission rule says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decision {
+    /// Go ahead.
+    Allow,
+    /// Ask a person; without one, no.
+    Ask,
+    /// No.
+    Deny,
+}
+
+impl Decision {
+    /// The word in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Output for people and programs: what a terminal can do, safe text, Markdown, streaming, tables.
+
+pub mod escape;
+pub mod human;
+pub mod json;
+pub mod live;
+pub mod markdown;
+pub mod plain;
+pub mod spans;
+pub mod status;
+pub mod stream;
+pub mod table;
+pub mod terminal;
+pub mod transcript;
+pub mod tty;
+pub mod width;

@@ -1,0 +1,423 @@
+//! A session as people read it: events, and live text ahead of them, to terminal lines.
+
+mod fragment;
+mod tool;
+
+use super::escape::safe_line;
+use super::human;
+use super::live::LiveItem;
+use super::markdown::Look;
+use super::spans::Style;
+use fragment::Fragment;
+use std::collections::{HashMap, HashSet};
+use tenure_core::event::body::*;
+use tenure_core::event::{Event, EventBody};
+use tenure_core::usage::Usage;
+use tenure_core::{CallId, MessageId};
+
+/// How much to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// One line for a tool call.
+    Brief,
+    /// A few lines of its output.
+    Some,
+    /// All of its input and output.
+    Full,
+}
+
+/// How to draw.
+#[derive(Debug, Clone, Copy)]
+pub struct Drawing {
+    /// Columns and colours.
+    pub look: Look,
+    /// Render Markdown; otherwise text stays as it was written, made safe.
+    pub markdown: bool,
+    /// How much to say of tools.
+    pub detail: Detail,
+}
+
+/// What stood last, so that different things get an empty line between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Nothing,
+    Prompt,
+    Text,
+    Tool,
+    Mark,
+}
+
+/// Sums over what was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Steps that ended.
+    pub steps: u64,
+    /// Tokens.
+    pub usage: Usage,
+    /// Millionths of a dollar.
+    pub cost: u64,
+    /// A part's cost is unknown.
+    pub incomplete: bool,
+}
+
+impl Totals {
+    /// Adds what an event spent.
+    pub fn event(&mut self, body: &EventBody) {
+        let (usage, cost, step) = match body {
+            EventBody::StepEnded(end) => (Some(end.usage), end.cost, 1),
+            EventBody::StepFailed(end) => (Some(end.usage), end.cost, 1),
+            EventBody::CompactionEnded(end) => (end.usage, end.cost, 0),
+            EventBody::CompactionFailed(end) => (end.usage, end.cost, 0),
+            _ => return,
+        };
+        self.steps += step;
+        self.cost = self.cost.saturating_add(cost.unwrap_or(0));
+        self.incomplete |= cost.is_none();
+        let usage = usage.unwrap_or_default();
+        self.usage.input = self.usage.input.saturating_add(usage.input);
+        self.usage.output = self.usage.output.saturating_add(usage.output);
+        self.usage.reasoning = self.usage.reasoning.saturating_add(usage.reasoning);
+        self.usage.cache_read = self.usage.cache_read.saturating_add(usage.cache_read);
+        self.usage.cache_write = self.usage.cache_write.saturating_add(usage.cache_write);
+    }
+
+    /// The sums in words.
+    pub fn words(&self) -> String {
+        let steps = if self.steps == 1 { "step" } else { "steps" };
+        format!(
+            "{} {steps} · {} · {}",
+            self.steps,
+            human::tokens(&self.usage),
+            human::cost(self.cost, self.incomplete)
+        )
+    }
+}
+
+/// Turns events into lines, one after the other.
+pub struct Transcript {
+    drawing: Drawing,
+    fragments: HashMap<(MessageId, u32), Fragment>,
+    inputs: HashMap<MessageId, InputKind>,
+    calls: HashMap<(MessageId, CallId), tool::Call>,
+    hidden: HashSet<MessageId>,
+    superseded: HashSet<(MessageId, u32)>,
+    last_error: Option<String>,
+    last: Last,
+    totals: Totals,
+}
+
+impl Transcript {
+    /// An empty transcript.
+    pub fn new(drawing: Drawing) -> Self {
+        Self {
+            drawing,
+            fragments: HashMap::new(),
+            inputs: HashMap::new(),
+            calls: HashMap::new(),
+            hidden: HashSet::new(),
+            superseded: HashSet::new(),
+            last_error: None,
+            last: Last::Nothing,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Leaves a prompt out: whoever looks has just typed it.
+    pub fn hide_input(&mut self, input: MessageId) {
+        self.hidden.insert(input);
+    }
+
+    /// Leaves text out that is known to be superseded, for a reader that has the whole log before it.
+    pub fn leave_out_superseded(&mut self, events: &[Event]) {
+        for event in events {
+            if let EventBody::FragmentEnded(end) = &event.body
+                && end.superseded
+            {
+                self.superseded.insert((end.message.clone(), end.part));
+            }
+        }
+    }
+
+    /// What was spent so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Bytes of text that wait to be drawn.
+    pub fn held(&self) -> usize {
+        self.fragments.values().map(Fragment::held).sum()
+    }
+
+    /// The lines an event adds.
+    pub fn event(&mut self, event: &Event) -> Vec<String> {
+        self.totals.event(&event.body);
+        match &event.body {
+            EventBody::InputAdmitted(input) => {
+                self.inputs.insert(input.input.clone(), input.kind.clone());
+                Vec::new()
+            }
+            EventBody::InputPromoted(input) => self.promoted(&input.input),
+            EventBody::InputCancelled(input) => match self.inputs.remove(&input.input) {
+                Some(_) => self.mark(
+                    Style::dim(),
+                    &format!("· an input was taken back by {}", input.by),
+                ),
+                None => Vec::new(),
+            },
+            EventBody::FragmentStarted(start) => {
+                self.fragment(&start.message, start.part, start.kind);
+                Vec::new()
+            }
+            EventBody::FragmentChunk(chunk) => self.chunk(chunk),
+            EventBody::FragmentEnded(end) => self.fragment_ended(end),
+            EventBody::ToolCalled(_)
+            | EventBody::ToolStarted(_)
+            | EventBody::ToolSucceeded(_)
+            | EventBody::ToolFailed(_) => self.tool(event),
+            _ => self.other(event),
+        }
+    }
+
+    /// The lines a live item adds.
+    pub fn live(&mut self, item: &LiveItem) -> Vec<String> {
+        let LiveItem::Delta {
+            message,
+            part,
+            kind,
+            offset,
+            text,
+            ..
+        } = item
+        else {
+            return Vec::new();
+        };
+        let lines = self
+            .fragment(message, *part, *kind)
+            .map(|f| f.live(*offset, text));
+        self.block(Last::Text, lines.unwrap_or_default())
+    }
+
+    /// Everything that is held back, when nothing more will come.
+    pub fn finish(&mut self) -> Vec<String> {
+        let mut keys: Vec<_> = self.fragments.keys().cloned().collect();
+        keys.sort();
+        let mut out = Vec::new();
+        for key in keys {
+            let lines = self
+                .fragments
+                .remove(&key)
+                .map(Fragment::finish)
+                .unwrap_or_default();
+            out.extend(self.block(Last::Text, lines));
+        }
+        out
+    }
+
+    fn fragment(
+        &mut self,
+        message: &MessageId,
+        part: u32,
+        kind: FragmentKind,
+    ) -> Option<&mut Fragment> {
+        let key = (message.clone(), part);
+        if self.superseded.contains(&key) {
+            return None;
+        }
+        let drawing = self.drawing;
+        Some(
+            self.fragments
+                .entry(key)
+                .or_insert_with(|| Fragment::new(kind, &drawing)),
+        )
+    }
+
+    fn chunk(&mut self, chunk: &FragmentChunk) -> Vec<String> {
+        let key = (chunk.message.clone(), chunk.part);
+        let lines = self.fragments.get_mut(&key).map(|f| f.durable(&chunk.text));
+        self.block(Last::Text, lines.unwrap_or_default())
+    }
+
+    fn fragment_ended(&mut self, end: &FragmentEnded) -> Vec<String> {
+        let Some(fragment) = self.fragments.remove(&(end.message.clone(), end.part)) else {
+            return Vec::new();
+        };
+        let shown = fragment.shown();
+        let lines = fragment.finish();
+        let mut out = self.block(Last::Text, lines);
+        if end.superseded && shown {
+            out.extend(self.mark(
+                Style::dim(),
+                "↑ superseded: that attempt failed, the model begins again",
+            ));
+        } else if end.partial && shown {
+            out.extend(self.mark(Style::dim(), "↑ cut short"));
+        }
+        out
+    }
+
+    fn promoted(&mut self, input: &MessageId) -> Vec<String> {
+        let Some(kind) = self.inputs.remove(input) else {
+            return Vec::new();
+        };
+        if self.hidden.contains(input) {
+            return Vec::new();
+        }
+        match &kind {
+            InputKind::User { text, files } => {
+                let lines = prompt_lines(text, files, &self.drawing);
+                self.block(Last::Prompt, lines)
+            }
+            InputKind::Synthetic { text } => self.mark(
+                Style::dim(),
+                &format!("· told the model: {}", safe_line(text)),
+            ),
+            InputKind::Compaction | InputKind::Move { .. } => Vec::new(),
+        }
+    }
+
+    fn other(&mut self, event: &Event) -> Vec<String> {
+        let red = Style::colour(Style::RED);
+        let yellow = Style::colour(Style::YELLOW);
+        match &event.body {
+            EventBody::RetryScheduled(retry) => {
+                let text = format!(
+                    "⟳ {}; attempt {} in {}",
+                    safe_line(&retry.error.message),
+                    retry.attempt,
+                    human::elapsed(std::time::Duration::from_millis(retry.delay_ms))
+                );
+                self.mark(yellow, &text)
+            }
+            EventBody::RecoveryStarted(recovery) => self.mark(
+                yellow,
+                &format!("↻ {}", recovery_words(recovery, event.epoch)),
+            ),
+            EventBody::InterruptRequested(interrupt) => self.mark(
+                yellow,
+                &format!("■ interrupt requested by {}", safe_line(&interrupt.by)),
+            ),
+            EventBody::ExecutionInterrupted(end) => {
+                let why = match end.reason {
+                    InterruptReason::User => "interrupted",
+                    InterruptReason::Shutdown => "interrupted: its node shut down",
+                    InterruptReason::Superseded => "interrupted: replaced by other work",
+                };
+                self.mark(yellow, &format!("■ {why}"))
+            }
+            EventBody::StepFailed(end) if end.error.kind != "interrupted" => {
+                self.last_error = Some(end.error.message.clone());
+                self.mark(red, &format!("✗ {}", safe_line(&end.error.message)))
+            }
+            EventBody::ExecutionFailed(end)
+                if self.last_error.as_deref() != Some(&end.error.message) =>
+            {
+                self.mark(red, &format!("✗ {}", safe_line(&end.error.message)))
+            }
+            EventBody::SessionQuarantined(end) => {
+                let text = format!("✗ set aside: {}", safe_line(&end.error.message));
+                self.mark(red, &text)
+            }
+            EventBody::SessionReleased(by) => self.mark(
+                Style::dim(),
+                &format!("· released by {}", safe_line(&by.by)),
+            ),
+            EventBody::CompactionEnded(_) => self.mark(Style::dim(), "· the history was compacted"),
+            EventBody::CompactionFailed(end) => {
+                let text = format!(
+                    "· the history was not compacted: {}",
+                    safe_line(&end.error.message)
+                );
+                self.mark(Style::dim(), &text)
+            }
+            EventBody::ModelSelected(model) => self.mark(
+                Style::dim(),
+                &format!("· model {} from here on", model.model),
+            ),
+            EventBody::AttachmentReplaced(place) => {
+                let text = format!("· moved to {}", safe_line(&place.location.directory));
+                self.mark(Style::dim(), &text)
+            }
+            EventBody::SessionForked(fork) => self.mark(
+                Style::dim(),
+                &format!("· forked from {} at {}", fork.parent, fork.through),
+            ),
+            EventBody::PermissionAnswered(answer) => {
+                let word = match &answer.answer {
+                    PermissionAnswer::Once => "allowed once",
+                    PermissionAnswer::Always { .. } => "allowed from now on",
+                    PermissionAnswer::No { .. } => "not allowed",
+                };
+                self.mark(
+                    Style::dim(),
+                    &format!("· {word} by {}", safe_line(&answer.by)),
+                )
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn mark(&mut self, style: Style, text: &str) -> Vec<String> {
+        let line = style.paint(text, self.drawing.look.colour);
+        self.block(Last::Mark, vec![line])
+    }
+
+    /// Puts an empty line before lines of another kind than the last ones.
+    fn block(&mut self, kind: Last, mut lines: Vec<String>) -> Vec<String> {
+        if lines.is_empty() {
+            return lines;
+        }
+        let apart = self.last != Last::Nothing && (self.last != kind || kind == Last::Prompt);
+        if apart {
+            lines.insert(0, String::new());
+        }
+        self.last = kind;
+        lines
+    }
+}
+
+/// A prompt with a mark before it.
+pub fn prompt_lines(text: &str, files: &[AttachedFile], drawing: &Drawing) -> Vec<String> {
+    let colour = drawing.look.colour;
+    let safe = super::escape::safe(text.trim_end());
+    let mut lines: Vec<String> = safe
+        .lines()
+        .enumerate()
+        .map(|(i, line)| {
+            let mark = if i == 0 { "› " } else { "  " };
+            Style::bold().paint(&format!("{mark}{line}"), colour)
+        })
+        .collect();
+    for file in files {
+        let text = format!(
+            "  + {} ({})",
+            safe_line(&file.name),
+            human::bytes(file.text.len() as u64)
+        );
+        lines.push(Style::dim().paint(&text, colour));
+    }
+    lines
+}
+
+/// What recovery found and decided, in words.
+pub fn recovery_words(recovery: &RecoveryStarted, epoch: Option<u64>) -> String {
+    let phase = match recovery.phase {
+        Phase::Safe => "at a safe boundary",
+        Phase::Active => "in the middle of a step",
+        Phase::Cancelling => "being interrupted",
+    };
+    let decision = match recovery.decision {
+        RecoveryDecision::GoOn => "goes on",
+        RecoveryDecision::Continue => "settles what was open and continues",
+        RecoveryDecision::SettleOnly => "settles the interrupt",
+        RecoveryDecision::Quarantine => "sets the session aside",
+    };
+    let epoch = epoch.map_or(String::new(), |e| format!(" at epoch {e}"));
+    let crashes = match recovery.attempts {
+        0 => String::new(),
+        n => format!(", crash {n}"),
+    };
+    format!("taken over{epoch}, found {phase}{crashes}; {decision}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Tool calls in the transcript: one line when a call is settled, with output when more is wanted.
+
+use super::{Detail, Last, Transcript};
+use crate::render::escape::{safe, safe_line};
+use crate::render::spans::Style;
+use crate::render::{human, width};
+use tenure_core::event::body::{OutputCut, ToolFailure};
+use tenure_core::event::{Event, EventBody};
+
+/// Lines of output shown when some of it is wanted.
+const SOME_LINES: usize = 6;
+
+/// A call that is not settled.
+pub struct Call {
+    name: String,
+    input: String,
+    since_ms: i64,
+}
+
+impl Transcript {
+    pub(super) fn tool(&mut self, event: &Event) -> Vec<String> {
+        match &event.body {
+            EventBody::ToolCalled(called) => {
+                let call = Call {
+                    name: called.name.clone(),
+                    input: called.input.clone(),
+                    since_ms: event.created_ms,
+                };
+                self.calls
+                    .insert((called.message.clone(), called.call.clone()), call);
+                Vec::new()
+            }
+            EventBody::ToolStarted(started) => {
+                let key = (started.message.clone(), started.call.clone());
+                if let Some(call) = self.calls.get_mut(&key) {
+                    call.since_ms = event.created_ms;
+                }
+                Vec::new()
+            }
+            EventBody::ToolSucceeded(done) => {
+                let call = self
+                    .calls
+                    .remove(&(done.message.clone(), done.call.clone()));
+                let outcome = Outcome {
+                    mark: "✓",
+                    colour: Style::GREEN,
+                    how: String::new(),
+                    title: &done.title,
+                    text: &done.text,
+                    cut: done.cut.as_ref(),
+                };
+                self.settled(call, event.created_ms, &outcome)
+            }
+            EventBody::ToolFailed(done) => {
+                let call = self
+                    .calls
+                    .remove(&(done.message.clone(), done.call.clone()));
+                let outcome = Outcome {
+                    mark: "✗",
+                    colour: Style::RED,
+                    how: failure_words(done.failure).to_owned(),
+                    title: "",
+                    text: &done.text,
+                    cut: done.cut.as_ref(),
+                };
+                self.settled(call, event.created_ms, &outcome)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn settled(&mut self, call: Option<Call>, now_ms: i64, outcome: &Outcome<'_>) -> Vec<String> {
+        let look = self.drawing.look;
+        let (name, input, time) = match call {
+            Some(call) => (call.name, call.input, human::between(call.since_ms, now_ms)),
+            None => ("tool".to_owned(), String::new(), std::time::Duration::ZERO),
+        };
+        let title = if outcome.title.is_empty() {
+            input_summary(&input)
+        } else {
+            safe_line(outcome.title)
+        };
+        let mut tail = String::new();
+        if !outcome.how.is_empty() {
+            tail.push_str(&format!("  {}", outcome.how));
+            let first = safe_line(
+                outcome
+                    .text
+                    .lines()
+                    .find(|l| !l.trim().is_empty())
+                    .unwrap_or(""),
+            );
+            if self.drawing.detail == Detail::Brief && !first.is_empty() {
+                tail.push_str(&format!(": {}", width::cut(&first, 60)));
+            }
+        }
+        let time = format!("  {}", human::elapsed(time));
+        let name = safe_line(&name);
+        let used = 2 + width::of(&name) + 2 + width::of(&tail) + width::of(&time);
+        let room = look.width.saturating_sub(used).max(20);
+        let line = format!(
+            "{} {}  {}{}{}",
+            Style::colour(outcome.colour).paint(outcome.mark, look.colour),
+            Style::bold().paint(&name, look.colour),
+            width::cut(&title, room),
+            Style::colour(outcome.colour).paint(&tail, look.colour),
+            Style::dim().paint(&time, look.colour)
+        );
+        let mut lines = vec![line];
+        self.details(&input, outcome, &mut lines);
+        self.block(Last::Tool, lines)
+    }
+
+    fn details(&self, input: &str, outcome: &Outcome<'_>, lines: &mut Vec<String>) {
+        let limit = match self.drawing.detail {
+            Detail::Brief => return,
+            Detail::Some => SOME_LINES,
+            Detail::Full => usize::MAX,
+        };
+        let colour = self.drawing.look.colour;
+        let dim = |text: &str| Style::dim().paint(text, colour);
+        if self.drawing.detail == Detail::Full && !input.is_empty() {
+            lines.extend(safe(input).lines().map(|l| dim(&format!("  < {l}"))));
+        }
+        let text = safe(outcome.text);
+        let all: Vec<&str> = text.trim_end().lines().collect();
+        lines.extend(all.iter().take(limit).map(|l| dim(&format!("  │ {l}"))));
+        if all.len() > limit {
+            lines.push(dim(&format!(
+                "  … {} more lines (--full shows them)",
+                all.len() - limit
+            )));
+        }
+        if let Some(cut) = outcome.cut {
+            lines.push(dim(&format!(
+                "  … all {} are in {}",
+                human::bytes(cut.total_bytes),
+                safe_line(&cut.full_path)
+            )));
+        }
+    }
+}
+
+struct Outcome<'a> {
+    mark: &'static str,
+    colour: u8,
+    how: String,
+    title: &'a str,
+    text: &'a str,
+    cut: Option<&'a OutputCut>,
+}
+
+/// How a call that did not succeed ended.
+pub fn failure_words(failure: ToolFailure) -> &'static str {
+    match failure {
+        ToolFailure::NotExecuted => "not executed",
+        ToolFailure::Failed => "failed",
+        ToolFailure::Denied => "denied",
+        ToolFailure::Interrupted => "interrupted",
+        ToolFailure::TimedOut => "timed out",
+        ToolFailure::OutcomeUnknown => "outcome unknown",
+        ToolFailure::Stale => "stale",
+    }
+}
+
+/// The part of a tool's input that says most, on one line.
+pub fn input_summary(input: &str) -> String {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(input) else {
+        return safe_line(input);
+    };
+    for key in ["command", "path", "file_path", "pattern", "query", "url"] {
+        if let Some(text) = fields.get(key).and_then(|v| v.as_str()) {
+            return safe_line(text);
+        }
+    }
+    if fields.is_empty() {
+        String::new()
+    } else {
+        safe_line(input)
+    }
+}
