@@ -1,1 +1,41 @@
-//! Runner, execution ownership, recovery and live hub: Tenure as a library.
+//! Floor 2: Tenure as a library. Runs sessions of a [store](tenure_store) durably, under a fenced lease.
+//!
+//! ```text
+//!   Client (anybody)                     Engine (a node)
+//!     create, admit, interrupt,            reconciler ──▶ own(session): acquire ─▶ recover ─▶ drain
+//!     answer, follow                                                              │
+//!          │                                   hub ◀── live deltas ──────────── runner: promote, step,
+//!          ▼                                                                    attempt, tools, compact
+//!        store: one log per session, claims, inbox  ◀──── fenced appends (Writer) ─┘
+//! ```
+//!
+//! No HTTP and no terminal here. To embed Tenure: open a store, build [`Models`] and a
+//! [`ToolSet`](tenure_tools::ToolSet), [`Engine::start`], [`Client::admit`], [`Engine::run`],
+//! [`Client::follow`]. A program whose tools start processes calls
+//! [`tenure_tools::guardian::maybe_run`] first in `main`.
+
+mod client;
+mod config;
+mod engine;
+pub mod environment;
+mod error;
+mod hub;
+pub mod load;
+mod models;
+mod node;
+mod outcome;
+mod owner;
+pub mod prompt;
+mod recover;
+mod runner;
+mod writer;
+
+pub use client::{Admission, Client, NewSession, Prompt};
+pub use config::{Approvals, ConfigError, EngineConfig, Isolate, Scope};
+pub use engine::Engine;
+pub use environment::{Environment, SystemEnvironment};
+pub use error::EngineError;
+pub use hub::{Hub, LiveItem};
+pub use models::{Model, Models};
+pub use outcome::{Outcome, OutcomeTracker};
+pub use owner::Owned;

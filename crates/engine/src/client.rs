@@ -1,0 +1,394 @@
+//! What anybody may do to a session without owning it: create, admit, interrupt, answer, wake. Any process,
+//! while another one runs the session.
+
+use crate::environment::{Environment, facts};
+use crate::error::EngineError;
+use std::sync::Arc;
+use tenure_core::event::body::*;
+use tenure_core::event::{EventBody, NewEvent};
+use tenure_core::id::*;
+use tenure_core::model::ModelRef;
+use tenure_store::follow::{FollowItem, follow};
+use tenure_store::{Append, AppendError, Committed, HookOp, Interrupt, Interrupted, ReadError, Store};
+
+/// A session to be made.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its id; `None` for a fresh one. Creating the same id twice is refused.
+    pub id: Option<SessionId>,
+    /// Where its tools run: an absolute, real path.
+    pub directory: String,
+    /// The model.
+    pub model: ModelRef,
+    /// Its title; `None` to take one from the first prompt.
+    pub title: Option<String>,
+    /// Steps without new input; 0 for the engine's default.
+    pub max_steps: u32,
+    /// Permission rules.
+    pub permissions: tenure_tools::permission::Rules,
+}
+
+/// A prompt to be admitted.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// Its id; repeating it returns the first admission. `None` for a fresh one.
+    pub id: Option<MessageId>,
+    /// The words.
+    pub text: String,
+    /// Attached text files.
+    pub files: Vec<AttachedFile>,
+    /// When it may enter.
+    pub delivery: Delivery,
+}
+
+impl Prompt {
+    /// A prompt that joins at the next safe boundary.
+    pub fn steer(text: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            text: text.into(),
+            files: Vec::new(),
+            delivery: Delivery::Steer,
+        }
+    }
+
+    /// A prompt that waits for the session to be idle.
+    pub fn queue(text: impl Into<String>) -> Self {
+        Self {
+            delivery: Delivery::Queue,
+            ..Self::steer(text)
+        }
+    }
+}
+
+/// Proof of an admission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The input.
+    pub input: MessageId,
+    /// The seq of its admission.
+    pub seq: u64,
+    /// It was admitted before; nothing was written now.
+    pub duplicate: bool,
+}
+
+/// A handle on a store for clients.
+#[derive(Clone)]
+pub struct Client {
+    store: Arc<dyn Store>,
+    env: Arc<dyn Environment>,
+}
+
+impl Client {
+    /// A client of `store`.
+    pub fn new(store: Arc<dyn Store>, env: Arc<dyn Environment>) -> Self {
+        Self { store, env }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn event(&self, id: EventId, body: impl Into<EventBody>) -> NewEvent {
+        NewEvent {
+            id,
+            created_ms: self.env.now_ms(),
+            body: body.into(),
+        }
+    }
+
+    async fn append(
+        &self,
+        session: &SessionId,
+        events: Vec<NewEvent>,
+        ops: Vec<HookOp>,
+    ) -> Result<Committed, EngineError> {
+        let mut append = Append::unfenced(session.clone(), events);
+        append.ops = ops;
+        Ok(self.store.append(append).await?)
+    }
+
+    /// Makes a session.
+    ///
+    /// # Errors
+    /// `SessionExists` when the id is taken.
+    pub async fn create(&self, new: NewSession) -> Result<SessionId, EngineError> {
+        let session = new
+            .id
+            .unwrap_or_else(|| SessionId::from_bits(self.env.next_bits()));
+        let created = SessionCreated {
+            title: new.title,
+            location: Location {
+                directory: new.directory,
+            },
+            model: new.model,
+            limits: Limits {
+                max_steps: new.max_steps,
+            },
+            permissions: serde_json::to_value(&new.permissions).unwrap_or_default(),
+        };
+        // One creation event per session, whoever repeats it.
+        let id = EventId::derived(&["session.created", session.as_str()]);
+        self.append(&session, vec![self.event(id, created)], Vec::new())
+            .await?;
+        Ok(session)
+    }
+
+    /// Admits a prompt: durable before anything runs (P2). Repeating an id returns the first admission,
+    /// whatever the words are then.
+    ///
+    /// # Errors
+    /// The session does not exist, or the text is not acceptable.
+    pub async fn admit(&self, session: &SessionId, prompt: Prompt) -> Result<Admission, EngineError> {
+        let input = prompt
+            .id
+            .clone()
+            .unwrap_or_else(|| MessageId::from_bits(self.env.next_bits()));
+        let kind = InputKind::User {
+            text: prompt.text,
+            files: prompt.files,
+        };
+        self.admit_kind(session, input, kind, prompt.delivery).await
+    }
+
+    /// Asks for a compaction at the next boundary.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn compact(&self, session: &SessionId) -> Result<Admission, EngineError> {
+        let input = MessageId::from_bits(self.env.next_bits());
+        self.admit_kind(session, input, InputKind::Compaction, Delivery::Steer)
+            .await
+    }
+
+    /// Asks to move the session to another folder at the next boundary (R14).
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn relocate(
+        &self,
+        session: &SessionId,
+        directory: String,
+    ) -> Result<Admission, EngineError> {
+        let input = MessageId::from_bits(self.env.next_bits());
+        let location = Location { directory };
+        self.admit_kind(session, input, InputKind::Move { location }, Delivery::Steer)
+            .await
+    }
+
+    async fn admit_kind(
+        &self,
+        session: &SessionId,
+        input: MessageId,
+        kind: InputKind,
+        delivery: Delivery,
+    ) -> Result<Admission, EngineError> {
+        let id = EventId::derived(&["input.admitted", session.as_str(), input.as_str()]);
+        let admitted = InputAdmitted {
+            input: input.clone(),
+            kind,
+            delivery,
+        };
+        let event = self.event(id.clone(), admitted);
+        match self.append(session, vec![event], Vec::new()).await {
+            Ok(committed) => Ok(Admission {
+                input,
+                seq: committed.events.first().map_or(committed.head, |e| e.seq),
+                duplicate: committed.duplicate,
+            }),
+            // The first admission wins: a client that retries has lost an answer, not a prompt.
+            Err(EngineError::Append(AppendError::Conflict { .. })) => Ok(Admission {
+                input,
+                seq: 0,
+                duplicate: true,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a pending input back.
+    ///
+    /// # Errors
+    /// `InboxChanged` when it is no longer pending.
+    pub async fn cancel_input(
+        &self,
+        session: &SessionId,
+        input: &MessageId,
+        by: &str,
+    ) -> Result<(), EngineError> {
+        let id = EventId::derived(&["input.cancelled", session.as_str(), input.as_str()]);
+        let event = self.event(
+            id,
+            InputCancelled {
+                input: input.clone(),
+                by: by.to_owned(),
+            },
+        );
+        self.append(session, vec![event], Vec::new()).await?;
+        Ok(())
+    }
+
+    /// Stops what runs (R5). The answer comes once the interrupt is durable.
+    ///
+    /// # Errors
+    /// The session does not exist, or the store cannot be written.
+    pub async fn interrupt(
+        &self,
+        session: &SessionId,
+        execution: Option<ExecutionId>,
+        by: &str,
+    ) -> Result<Interrupted, EngineError> {
+        Ok(self
+            .store
+            .interrupt(Interrupt {
+                session: session.clone(),
+                interrupt: InterruptId::from_bits(self.env.next_bits()),
+                execution,
+                by: by.to_owned(),
+                now_ms: self.env.now_ms(),
+            })
+            .await?)
+    }
+
+    /// Wakes parked inputs.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn unpark(&self, session: &SessionId) -> Result<(), EngineError> {
+        self.append(session, Vec::new(), vec![HookOp::Unpark]).await?;
+        Ok(())
+    }
+
+    /// Ends a quarantine.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn release(&self, session: &SessionId, by: &str) -> Result<(), EngineError> {
+        let id = facts(self.env.as_ref()).event();
+        let event = self.event(id, SessionReleased { by: by.to_owned() });
+        self.append(session, vec![event], vec![HookOp::Unquarantine, HookOp::Unpark])
+            .await?;
+        Ok(())
+    }
+
+    /// Answers a permission question; the first answer counts.
+    ///
+    /// # Errors
+    /// `AlreadyAnswered` when another answer came first.
+    pub async fn answer(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        call: &CallId,
+        answer: PermissionAnswer,
+        by: &str,
+    ) -> Result<(), EngineError> {
+        let id = EventId::derived(&["permission.answered", session.as_str(), message.as_str(), call.as_str()]);
+        let event = self.event(
+            id,
+            PermissionAnswered {
+                message: message.clone(),
+                call: call.clone(),
+                answer,
+                by: by.to_owned(),
+            },
+        );
+        match self.append(session, vec![event], Vec::new()).await {
+            Ok(_) => Ok(()),
+            Err(EngineError::Append(AppendError::Conflict { .. })) => Err(EngineError::AlreadyAnswered {
+                session: session.clone(),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Another model from the next step on.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn select_model(&self, session: &SessionId, model: ModelRef) -> Result<(), EngineError> {
+        self.setting(session, ModelSelected { model }).await
+    }
+
+    /// Other limits from the next step on.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn set_limits(&self, session: &SessionId, max_steps: u32) -> Result<(), EngineError> {
+        let limits = Limits { max_steps };
+        self.setting(session, LimitsChanged { limits }).await
+    }
+
+    /// Other permission rules from the next call on.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn set_permissions(
+        &self,
+        session: &SessionId,
+        rules: &tenure_tools::permission::Rules,
+    ) -> Result<(), EngineError> {
+        let permissions = serde_json::to_value(rules).unwrap_or_default();
+        self.setting(session, PermissionsChanged { permissions }).await
+    }
+
+    /// Another title.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn rename(&self, session: &SessionId, title: String) -> Result<(), EngineError> {
+        let renamed = SessionRenamed {
+            title,
+            automatic: false,
+        };
+        self.setting(session, renamed).await
+    }
+
+    async fn setting(
+        &self,
+        session: &SessionId,
+        body: impl Into<EventBody>,
+    ) -> Result<(), EngineError> {
+        let id = facts(self.env.as_ref()).event();
+        self.append(session, vec![self.event(id, body)], Vec::new()).await?;
+        Ok(())
+    }
+
+    /// Makes a session that shares this one's log up to `through` (none: its head).
+    ///
+    /// # Errors
+    /// The session does not exist, or `through` is beyond its head.
+    pub async fn fork(
+        &self,
+        parent: &SessionId,
+        through: Option<u64>,
+    ) -> Result<SessionId, EngineError> {
+        let through = match through {
+            Some(through) => through,
+            None => {
+                let row = self.store.session(parent).await?;
+                row.ok_or_else(|| ReadError::UnknownSession(parent.clone()))?.head
+            }
+        };
+        let child = SessionId::from_bits(self.env.next_bits());
+        let id = facts(self.env.as_ref()).event();
+        let forked = SessionForked {
+            parent: parent.clone(),
+            through,
+        };
+        self.store
+            .fork(parent, through, &child, self.event(id, forked))
+            .await?;
+        Ok(child)
+    }
+
+    /// The session's events from `after` on, for ever (P6).
+    pub fn follow(
+        &self,
+        session: &SessionId,
+        after: Option<u64>,
+    ) -> futures::stream::BoxStream<'static, Result<FollowItem, ReadError>> {
+        Box::pin(follow(self.store.clone(), session.clone(), after))
+    }
+}

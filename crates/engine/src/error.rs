@@ -1,0 +1,71 @@
+//! Errors of the engine, by what the caller can do.
+
+use tenure_core::id::SessionId;
+use tenure_store::{AppendError, NodeError, ReadError};
+
+/// Why an operation of the engine failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The store refused or failed.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The node's row could not be kept.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// A setting cannot work.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// The question was answered before, or its call is settled.
+    #[error("session {session}: that question is already answered")]
+    AlreadyAnswered {
+        /// The session.
+        session: SessionId,
+    },
+    /// The session's log cannot be used as it is.
+    #[error("session {session}: {reason}")]
+    Unusable {
+        /// The session.
+        session: SessionId,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// This node has stopped.
+    #[error("this node is shutting down")]
+    Stopped,
+}
+
+/// Why a drain ended other than well.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DrainError {
+    /// Somebody else holds tenure, or will: write nothing, start nothing.
+    #[error("lost tenure")]
+    Lost,
+    /// An interrupt was accepted: settle.
+    #[error("interrupted")]
+    Cancelling,
+    /// The store failed; ownership is unclear until it answers again.
+    #[error("{0}")]
+    Store(EngineError),
+}
+
+impl From<AppendError> for DrainError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::StaleClaim { .. } | AppendError::UnknownSession(_) => Self::Lost,
+            AppendError::Cancelling { .. } => Self::Cancelling,
+            other => Self::Store(other.into()),
+        }
+    }
+}
+
+impl From<ReadError> for DrainError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::UnknownSession(_) => Self::Lost,
+            other => Self::Store(other.into()),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How the work on one input ended, read from the log alone: the same for whoever ran it.
+
+use tenure_core::error::SessionError;
+use tenure_core::event::body::InterruptReason;
+use tenure_core::event::{Event, EventBody};
+use tenure_core::id::MessageId;
+
+/// How an input ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The execution that delivered it succeeded.
+    Succeeded,
+    /// The execution failed.
+    Failed(SessionError),
+    /// The execution was interrupted.
+    Interrupted(InterruptReason),
+    /// It was stopped before it started; it is still pending, parked.
+    StoppedBeforeStart,
+    /// It was taken back before it was delivered.
+    Cancelled {
+        /// By whom.
+        by: String,
+    },
+    /// The session was set aside.
+    Quarantined(SessionError),
+}
+
+/// Watches the events behind an input's admission for its outcome.
+#[derive(Debug, Clone)]
+pub struct OutcomeTracker {
+    input: MessageId,
+    delivered: bool,
+}
+
+impl OutcomeTracker {
+    /// For an input that is admitted.
+    pub fn new(input: MessageId) -> Self {
+        Self {
+            input,
+            delivered: false,
+        }
+    }
+
+    /// Has the model been given the input?
+    pub fn delivered(&self) -> bool {
+        self.delivered
+    }
+
+    /// Takes the next event; the outcome when this event decides it.
+    pub fn on(&mut self, event: &Event) -> Option<Outcome> {
+        match &event.body {
+            EventBody::InputPromoted(e) if e.input == self.input => {
+                self.delivered = true;
+                None
+            }
+            EventBody::InputCancelled(e) if e.input == self.input => Some(Outcome::Cancelled {
+                by: e.by.clone(),
+            }),
+            EventBody::ExecutionSucceeded(_) if self.delivered => Some(Outcome::Succeeded),
+            EventBody::ExecutionFailed(e) if self.delivered => Some(Outcome::Failed(e.error.clone())),
+            // What waits behind a failed or interrupted execution is parked with it (R4).
+            EventBody::ExecutionFailed(_) => Some(Outcome::StoppedBeforeStart),
+            EventBody::ExecutionInterrupted(e) if self.delivered => Some(Outcome::Interrupted(e.reason)),
+            EventBody::ExecutionInterrupted(_) => Some(Outcome::StoppedBeforeStart),
+            EventBody::InterruptRequested(e) if e.execution.is_none() && !self.delivered => {
+                Some(Outcome::StoppedBeforeStart)
+            }
+            EventBody::SessionQuarantined(e) => Some(Outcome::Quarantined(e.error.clone())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! One tenure over one session: acquire, recover, drain under supervision, settle, let go.
+//!
+//! The supervisor may drop the drain at any await: an interrupt, a lost lease or a panic does exactly that.
+//! What is then open is read from the turn's memory, which only commits change, and settled in one commit.
+
+use crate::engine::Shared;
+use crate::environment::Environment;
+use crate::error::{DrainError, EngineError};
+use crate::load;
+use crate::node::Life;
+use crate::recover::{self, Recovered};
+use crate::runner::tools::ToolRunner;
+use crate::runner::{DrainEnd, Runner};
+use crate::writer::{Batch, Writer};
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tenure_core::claim::ISOLATE_FROM;
+use tenure_core::error::SessionError;
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_core::id::{Incarnation, MessageId, SessionId};
+use tenure_core::message::Entry;
+use tenure_core::session::SessionState;
+use tenure_core::turn::settle::{Cause, settle};
+use tenure_store::{Acquire, AppendError, HookOp, ReadError, Tenure};
+
+/// How long an interrupted tool has to kill its processes and settle by itself: the guardian's own grace
+/// (200 ms at most) and a little.
+const TOOL_GRACE: Duration = Duration::from_millis(260);
+/// The wait between tries to settle while the store cannot be written.
+const SETTLE_RETRY: Duration = Duration::from_millis(500);
+
+/// What came of an attempt to run a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owned {
+    /// It was run; nothing is eligible now, or the execution ended.
+    Ended,
+    /// Nothing was to be done.
+    Idle,
+    /// Somebody alive runs it.
+    Held {
+        /// Who.
+        owner: Incarnation,
+    },
+    /// It is set aside.
+    Quarantined {
+        /// Why.
+        reason: String,
+    },
+    /// This node lost it, or may not take it now.
+    Lost,
+    /// A process of its own was started for it (R8).
+    Isolated,
+}
+
+/// Takes the session if nobody alive has it, and runs it until nothing is eligible.
+pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Owned, EngineError> {
+    let life = shared.node.life();
+    if life.fenced.is_cancelled() || !shared.node.may_start() {
+        return Ok(Owned::Lost);
+    }
+    if isolated(shared, session).await? {
+        return Ok(Owned::Isolated);
+    }
+    let tenure = match shared.store.acquire(session, &life.incarnation, false).await? {
+        Acquire::Acquired(tenure) => tenure,
+        Acquire::Held { owner, .. } => return Ok(Owned::Held { owner }),
+        Acquire::Quarantined { reason } => return Ok(Owned::Quarantined { reason }),
+        Acquire::Idle => return Ok(Owned::Idle),
+        Acquire::NotAllowed => return Ok(Owned::Lost),
+    };
+    tracing::info!(%session, epoch = tenure.fence.epoch, phase = ?tenure.phase, "took tenure");
+    let (mut runner, go) = match begin(shared, session, life, &tenure).await {
+        Ok(begun) => begun,
+        Err(DrainError::Lost) => return Ok(Owned::Lost),
+        Err(DrainError::Store(error)) => return Err(error),
+        // An interrupt between acquisition and the first look: settle it like any other.
+        Err(DrainError::Cancelling) => return Ok(Owned::Lost),
+    };
+    if go {
+        return runner.supervise().await;
+    }
+    Ok(Owned::Ended)
+}
+
+/// After two charges a session runs alone in its own process, when this one has others (R8).
+async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, EngineError> {
+    let Some(isolate) = &shared.config.isolate else {
+        return Ok(false);
+    };
+    let row = shared.store.session(session).await?;
+    // The charge of the takeover itself comes on top of what is stored.
+    if !row.is_some_and(|row| row.attempts + 1 >= ISOLATE_FROM && row.attempts > 0) {
+        return Ok(false);
+    }
+    match isolate(session) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            tracing::warn!(%session, %error, "cannot start a process of its own; running it here");
+            Ok(false)
+        }
+    }
+}
+
+/// Loads the fold, ends leftovers, settles what a lost owner left open. False when nothing is left to do.
+async fn begin(
+    shared: &Arc<Shared>,
+    session: &SessionId,
+    life: Life,
+    tenure: &Tenure,
+) -> Result<(Runner, bool), DrainError> {
+    let store = shared.store.as_ref();
+    let env = shared.config.env.clone();
+    let mut writer = Writer::new(
+        shared.store.clone(),
+        env.clone(),
+        session.clone(),
+        tenure.fence.clone(),
+        tenure_core::turn::TurnState::default(),
+    );
+    let state = match load::load(store, session).await {
+        Ok(state) => state,
+        Err(error @ ReadError::Damaged { .. }) => {
+            set_aside(&writer, &error).await?;
+            return Err(DrainError::Store(error.into()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    writer = Writer::new(
+        shared.store.clone(),
+        env,
+        session.clone(),
+        tenure.fence.clone(),
+        state.turn.clone(),
+    );
+    let mut runner = Runner {
+        shared: shared.clone(),
+        session: session.clone(),
+        writer,
+        life,
+        tools: ToolRunner::new(shared.config.tool_concurrency),
+        rules: Arc::new(Mutex::new(tenure_tools::permission::Rules::default())),
+        resume: None,
+        cut_in_a_row: 0,
+        again: false,
+        held: Vec::new(),
+        state,
+    };
+    let open = !runner.state.turn.at_boundary();
+    if tenure.taken_from.is_none() && !open {
+        return Ok((runner, true));
+    }
+    recover::kill_leftovers(store, session).await?;
+    let go = runner.recover(tenure).await?;
+    Ok((runner, go))
+}
+
+/// The log cannot be folded: an operational write that runs no projector sets the session aside (R12).
+async fn set_aside(writer: &Writer, error: &ReadError) -> Result<(), DrainError> {
+    let reason = format!("{error}. Export what can be read, or fork from an earlier point.");
+    writer
+        .append(Batch::settle(Vec::new(), vec![HookOp::Quarantine { reason }]))
+        .await?;
+    Ok(())
+}
+
+impl Runner {
+    /// Settles what the log says is open. False when nothing is left to do.
+    async fn recover(&mut self, tenure: &Tenure) -> Result<bool, DrainError> {
+        let pending: Vec<MessageId> = self.state.inbox.iter().map(|i| i.input.clone()).collect();
+        let state: &SessionState = &self.state;
+        let consumed = |input: &MessageId| {
+            state
+                .entries
+                .iter()
+                .any(|e| matches!(e.as_ref(), Entry::Input { id, .. } if id == input))
+        };
+        let recovered =
+            recover::settle_takeover(&self.writer, &self.session, tenure, &pending, &consumed).await?;
+        tracing::info!(session = %self.session, ?recovered, "recovered");
+        match recovered {
+            Recovered::GoOn => Ok(true),
+            Recovered::Continue(input) => {
+                self.resume = Some(input);
+                Ok(true)
+            }
+            Recovered::Over => Ok(false),
+        }
+    }
+
+    /// Drains until the end, an interrupt, a shutdown or the loss of tenure.
+    async fn supervise(&mut self) -> Result<Owned, EngineError> {
+        loop {
+            let ended = self.drain_watched().await;
+            let env = self.shared.config.env.clone();
+            match ended {
+                Ok(DrainEnd::Idle | DrainEnd::Failed | DrainEnd::HandedOver) => return Ok(Owned::Ended),
+                Err(Stopped::Drain(DrainError::Lost)) => {
+                    self.tools.stop(env.as_ref(), Duration::ZERO).await;
+                    tracing::warn!(session = %self.session, "lost tenure; nothing more is written");
+                    return Ok(Owned::Lost);
+                }
+                Err(Stopped::Drain(DrainError::Cancelling)) => {
+                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
+                    return self.until_settled(Settlement::Interrupt).await;
+                }
+                Err(Stopped::Shutdown) => {
+                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
+                    return self.until_settled(Settlement::Shutdown).await;
+                }
+                Err(Stopped::Panicked) => {
+                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
+                    let error = SessionError::new(
+                        "internal",
+                        "Tenure failed by a fault of its own while running this session; see the log of the \
+                         process. The session can be used again.",
+                    );
+                    return self.until_settled(Settlement::Fail(error)).await;
+                }
+                Err(Stopped::Drain(DrainError::Store(error))) => {
+                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
+                    tracing::error!(session = %self.session, %error, "the store refused a write");
+                    if !unavailable(&error) {
+                        let error = SessionError::new("internal", error.to_string());
+                        return self.until_settled(Settlement::Fail(error)).await;
+                    }
+                    match self.until_settled(Settlement::InPlace).await? {
+                        Owned::Ended => {}
+                        other => return Ok(other),
+                    }
+                }
+            }
+        }
+    }
+
+    /// One drain, dropped when the claim turns `cancelling`, the lease is lost or the node must stop.
+    async fn drain_watched(&mut self) -> Result<DrainEnd, Stopped> {
+        let shared = self.shared.clone();
+        let session = self.session.clone();
+        let writer = self.writer.clone();
+        let fenced = self.life.fenced.clone();
+        let drain = AssertUnwindSafe(self.drain()).catch_unwind();
+        tokio::pin!(drain);
+        let ended = |result: std::thread::Result<Result<DrainEnd, DrainError>>| match result {
+            Ok(result) => result.map_err(Stopped::Drain),
+            Err(_) => Err(Stopped::Panicked),
+        };
+        tokio::select! {
+            biased;
+            () = fenced.cancelled() => Err(Stopped::Drain(DrainError::Lost)),
+            result = &mut drain => ended(result),
+            why = claim_changes(&shared, &session, &writer) => {
+                if why == DrainError::Lost {
+                    // The claim may be gone because this very drain has just released it.
+                    tokio::select! {
+                        biased;
+                        result = &mut drain => return ended(result),
+                        () = shared.config.env.sleep(Duration::from_millis(100)) => {}
+                    }
+                }
+                Err(Stopped::Drain(why))
+            }
+            () = shared.stop_now.cancelled() => Err(Stopped::Shutdown),
+        }
+    }
+
+    /// Settles, again and again until the store takes it or tenure is lost.
+    async fn until_settled(&mut self, what: Settlement) -> Result<Owned, EngineError> {
+        loop {
+            let result = self.settle_once(&what).await;
+            match result {
+                Ok(()) => return Ok(Owned::Ended),
+                Err(DrainError::Lost) => return Ok(Owned::Lost),
+                // An interrupt came on top: its settlement covers the other.
+                Err(DrainError::Cancelling) => {
+                    return Box::pin(self.until_settled(Settlement::Interrupt)).await;
+                }
+                Err(DrainError::Store(error)) => {
+                    tracing::error!(session = %self.session, %error, "cannot settle yet");
+                    if !unavailable(&error) {
+                        return self.quarantine(&error).await;
+                    }
+                    tokio::select! {
+                        () = self.life.fenced.cancelled() => return Ok(Owned::Lost),
+                        () = self.shared.config.env.sleep(SETTLE_RETRY) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn settle_once(&mut self, what: &Settlement) -> Result<(), DrainError> {
+        match what {
+            Settlement::Interrupt => {
+                let inbox = self.shared.store.inbox(&self.session).await?;
+                let pending: Vec<MessageId> = inbox.into_iter().map(|p| p.input).collect();
+                recover::settle_interrupt(&self.writer, &self.session, &pending).await
+            }
+            Settlement::Shutdown => recover::settle_shutdown(&self.writer, &self.session).await,
+            Settlement::Fail(error) => self.settle_failed(error).await,
+            Settlement::InPlace => self.recover_in_place().await,
+        }
+    }
+
+    async fn settle_failed(&self, error: &SessionError) -> Result<(), DrainError> {
+        let error = error.clone();
+        self.writer
+            .append_with(move |turn| {
+                let mut events: Vec<EventBody> = settle(turn, &Cause::Failed(error.clone()));
+                if let Some(execution) = turn.execution.clone() {
+                    events.push(ExecutionFailed { execution, error }.into());
+                }
+                let mut ops = recover::end_effects(turn);
+                ops.push(HookOp::Release {
+                    only_when_idle: false,
+                    park: true,
+                });
+                Some(Batch::settle(events, ops))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// The store could not be written for a while. What was open is settled as after a crash, uncharged, and
+    /// the session goes on from its last durable event.
+    async fn recover_in_place(&mut self) -> Result<(), DrainError> {
+        let store = self.shared.store.clone();
+        load::catch_up(store.as_ref(), &self.session, &mut self.state).await?;
+        let fence = self.writer.fence().await;
+        let Some(view) = store.claim_phase(&self.session, &fence).await? else {
+            return Err(DrainError::Lost);
+        };
+        if view.phase == Phase::Cancelling {
+            return Err(DrainError::Cancelling);
+        }
+        let tenure = Tenure {
+            phase: view.phase,
+            taken_from: None,
+            attempts: 0,
+            charged: false,
+            head: self.state.cursor.unwrap_or(0),
+            generation: self.state.settings.as_ref().map_or(0, |s| s.generation),
+            continuation: None,
+            fence,
+        };
+        self.recover(&tenure).await.map(|_| ())
+    }
+
+    /// Settling itself is refused each time: an operational write sets the session aside (R12).
+    async fn quarantine(&self, error: &EngineError) -> Result<Owned, EngineError> {
+        let reason = format!("its end could not be recorded: {error}");
+        self.writer
+            .append(Batch::settle(Vec::new(), vec![HookOp::Quarantine { reason: reason.clone() }]))
+            .await?;
+        Ok(Owned::Quarantined { reason })
+    }
+}
+
+/// Why a drain was dropped or ended.
+enum Stopped {
+    Drain(DrainError),
+    Shutdown,
+    Panicked,
+}
+
+/// What is to be recorded before letting go.
+#[derive(Debug, Clone)]
+enum Settlement {
+    Interrupt,
+    Shutdown,
+    Fail(SessionError),
+    InPlace,
+}
+
+fn unavailable(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
+            | EngineError::Read(ReadError::Unavailable { .. })
+    )
+}
+
+/// Resolves when the claim is `cancelling` or gone. Hints wake it; the poll is always on.
+async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) -> DrainError {
+    let mut changes = shared.store.watch(session);
+    let env: &dyn Environment = shared.config.env.as_ref();
+    loop {
+        changes.borrow_and_update();
+        let fence = writer.fence().await;
+        match shared.store.claim_phase(session, &fence).await {
+            Ok(None) => return DrainError::Lost,
+            Ok(Some(view)) if view.phase == Phase::Cancelling => return DrainError::Cancelling,
+            Ok(Some(_)) => {}
+            Err(error) => tracing::warn!(%session, %error, "the claim cannot be read"),
+        }
+        // Own commits ring too: look at most every few milliseconds.
+        env.sleep(Duration::from_millis(5)).await;
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() {
+                env.sleep(shared.config.poll).await;
+            },
+            () = env.sleep(shared.config.poll) => {}
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What a new owner does first: the fold says what is open, the phase is only its index (R9).
+
+use crate::error::DrainError;
+use crate::writer::{Batch, Writer};
+use tenure_core::claim::{
+    CONTINUATION_AFTER_CRASH, CONTINUATION_AFTER_SHUTDOWN, continuation_id, recover,
+};
+use tenure_core::error::SessionError;
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_core::id::{MessageId, SessionId};
+use tenure_core::turn::settle::{Cause, settle};
+use tenure_core::turn::{CallStatus, TurnState};
+use tenure_store::{HookOp, Store, Tenure};
+use tenure_tools::guardian;
+
+/// What is left to do after recovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Recovered {
+    /// Normal life, from a safe boundary.
+    GoOn,
+    /// One step with nothing promoted but this input.
+    Continue(MessageId),
+    /// Nothing: the claim is gone.
+    Over,
+}
+
+/// Kills what a lost owner left running, with its identity verified, before anything new starts.
+pub(crate) async fn kill_leftovers(store: &dyn Store, session: &SessionId) -> Result<(), DrainError> {
+    for row in store.effects(session).await? {
+        let Some(process) = row.process else { continue };
+        let killed = tokio::task::spawn_blocking(move || {
+            guardian::kill_leftover(process.pid, process.pid_start, &process.boot_id)
+        })
+        .await;
+        match killed {
+            Ok(Ok(found)) => tracing::info!(%session, call = %row.call, ?found, "looked for a leftover tool process"),
+            Ok(Err(error)) => tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended"),
+            Err(error) => tracing::warn!(%session, %error, "looking for a leftover failed"),
+        }
+    }
+    Ok(())
+}
+
+/// Settles what the log says is open and decides what follows. One commit.
+pub(crate) async fn settle_takeover(
+    writer: &Writer,
+    session: &SessionId,
+    tenure: &Tenure,
+    pending: &[MessageId],
+    done: &(dyn Fn(&MessageId) -> bool + Sync),
+) -> Result<Recovered, DrainError> {
+    let turn = writer.turn().clone();
+    let decision = recover(tenure.phase, &turn, tenure.attempts);
+    let cause = match decision {
+        RecoveryDecision::SettleOnly => Cause::Interrupted,
+        _ => Cause::Crashed,
+    };
+    let mut events: Vec<EventBody> = vec![
+        RecoveryStarted {
+            execution: turn.execution.clone(),
+            phase: tenure.phase,
+            attempts: tenure.attempts,
+            decision,
+        }
+        .into(),
+    ];
+    events.extend(settle(&turn, &cause));
+    let mut ops = end_effects(&turn);
+    if !turn.at_boundary() {
+        ops.push(HookOp::Leave);
+    }
+    let recovered = match decision {
+        RecoveryDecision::GoOn => match &tenure.continuation {
+            Some(input) if pending.contains(input) => Recovered::Continue(input.clone()),
+            _ => Recovered::GoOn,
+        },
+        RecoveryDecision::Continue => match &turn.step {
+            Some(step) => {
+                let input = continuation_id(session, step.message.as_str());
+                if !pending.contains(&input) && !done(&input) {
+                    events.push(synthetic(&input, CONTINUATION_AFTER_CRASH));
+                }
+                ops.push(HookOp::Continuation { input: input.clone() });
+                Recovered::Continue(input)
+            }
+            None => Recovered::GoOn,
+        },
+        RecoveryDecision::SettleOnly => {
+            events.extend(cancel_continuation(session, &turn, tenure, pending));
+            events.extend(interrupted(&turn, InterruptReason::User));
+            ops.push(release(true));
+            Recovered::Over
+        }
+        RecoveryDecision::Quarantine => {
+            let error = quarantine_error(session, tenure.attempts);
+            events.extend(cancel_continuation(session, &turn, tenure, pending));
+            if let Some(execution) = &turn.execution {
+                events.push(
+                    ExecutionFailed {
+                        execution: execution.clone(),
+                        error: error.clone(),
+                    }
+                    .into(),
+                );
+            }
+            ops.push(HookOp::Quarantine {
+                reason: error.message.clone(),
+            });
+            events.push(
+                SessionQuarantined {
+                    error,
+                    attempts: tenure.attempts,
+                }
+                .into(),
+            );
+            Recovered::Over
+        }
+    };
+    writer.append(Batch::settle(events, ops)).await?;
+    Ok(recovered)
+}
+
+/// Settles an interrupt this owner was told of: everything open, the execution, the claim. One commit.
+pub(crate) async fn settle_interrupt(
+    writer: &Writer,
+    session: &SessionId,
+    pending: &[MessageId],
+) -> Result<(), DrainError> {
+    let decide = |turn: &TurnState| Some(interrupt_batch(turn, session, pending));
+    writer.append_with(decide).await?;
+    Ok(())
+}
+
+fn interrupt_batch(turn: &TurnState, session: &SessionId, pending: &[MessageId]) -> Batch {
+    let mut events = settle(turn, &Cause::Interrupted);
+    let unconsumed = pending.iter().filter(|input| {
+        turn.step
+            .as_ref()
+            .is_some_and(|step| **input == continuation_id(session, step.message.as_str()))
+    });
+    events.extend(unconsumed.map(cancelled));
+    events.extend(interrupted(turn, InterruptReason::User));
+    let mut ops = end_effects(turn);
+    ops.push(release(true));
+    Batch::settle(events, ops)
+}
+
+/// The end of a drain budget: settles an open step as stopped by a shutdown and leaves the session
+/// claimable, with words for the model. Uncharged (R11).
+pub(crate) async fn settle_shutdown(writer: &Writer, session: &SessionId) -> Result<(), DrainError> {
+    writer
+        .append_with(|turn| Some(shutdown_batch(turn, session)))
+        .await?;
+    Ok(())
+}
+
+fn shutdown_batch(turn: &TurnState, session: &SessionId) -> Batch {
+    let mut events = settle(turn, &Cause::Shutdown);
+    let mut ops = end_effects(turn);
+    if let Some(step) = &turn.step {
+        let input = continuation_id(session, step.message.as_str());
+        events.push(synthetic(&input, CONTINUATION_AFTER_SHUTDOWN));
+    }
+    if !turn.at_boundary() {
+        ops.push(HookOp::Leave);
+    }
+    ops.push(release(false));
+    Batch::settle(events, ops)
+}
+
+fn release(park: bool) -> HookOp {
+    HookOp::Release {
+        only_when_idle: false,
+        park,
+    }
+}
+
+fn interrupted(turn: &TurnState, reason: InterruptReason) -> Option<EventBody> {
+    turn.execution.as_ref().map(|execution| {
+        ExecutionInterrupted {
+            execution: execution.clone(),
+            reason,
+        }
+        .into()
+    })
+}
+
+fn synthetic(input: &MessageId, text: &str) -> EventBody {
+    InputAdmitted {
+        input: input.clone(),
+        kind: InputKind::Synthetic {
+            text: text.to_owned(),
+        },
+        delivery: Delivery::Steer,
+    }
+    .into()
+}
+
+fn cancelled(input: &MessageId) -> EventBody {
+    InputCancelled {
+        input: input.clone(),
+        by: "recovery".to_owned(),
+    }
+    .into()
+}
+
+/// A continuation that nobody consumed goes with the execution it belonged to (R9).
+fn cancel_continuation(
+    session: &SessionId,
+    turn: &TurnState,
+    tenure: &Tenure,
+    pending: &[MessageId],
+) -> Vec<EventBody> {
+    let of_step = turn
+        .step
+        .as_ref()
+        .map(|step| continuation_id(session, step.message.as_str()));
+    pending
+        .iter()
+        .filter(|input| Some(*input) == of_step.as_ref() || Some(*input) == tenure.continuation.as_ref())
+        .map(cancelled)
+        .collect()
+}
+
+/// Removes the effect rows of every call the settlement closes.
+pub(crate) fn end_effects(turn: &TurnState) -> Vec<HookOp> {
+    let Some(step) = &turn.step else {
+        return Vec::new();
+    };
+    step.calls()
+        .filter(|call| matches!(call.status, CallStatus::Started { .. }))
+        .map(|call| HookOp::EffectEnd {
+            message: step.message.clone(),
+            call: call.call.clone(),
+            generation: None,
+        })
+        .collect()
+}
+
+fn quarantine_error(session: &SessionId, attempts: u32) -> SessionError {
+    SessionError::new(
+        "quarantined",
+        format!(
+            "The process running this session was lost {attempts} times without progress in between. It is \
+             set aside; its inputs are kept. Look at `tenure show {session}`, then `tenure release {session}`."
+        ),
+    )
+}

@@ -1,0 +1,180 @@
+//! The runner: promotes input, runs steps, settles tools, until nothing is eligible (design §7).
+//!
+//! ```text
+//!   boundary: catch the fold up ─▶ control input? ─▶ promote ─▶ step needed? ─▶ compact if due ─▶ step
+//!       ▲                                                                                          │
+//!       └────────────────────────── all calls settled, step's terminal ◀───────────────────────────┘
+//! ```
+//!
+//! A [`Runner`] owns no truth: its fold is caught up from the log at each boundary, and the turn's memory is
+//! changed by commits only. Its future may be dropped at any await; `owner` then settles what is open.
+
+mod attempt;
+mod boundary;
+mod compact;
+mod permission;
+mod step;
+pub(crate) mod tools;
+
+use crate::engine::Shared;
+use crate::error::DrainError;
+use crate::load;
+use crate::node::Life;
+use crate::writer::{Batch, Writer};
+use std::sync::{Arc, Mutex};
+use tenure_core::error::SessionError;
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_core::id::{MessageId, SessionId};
+use tenure_core::inbox::Boundary;
+use tenure_core::session::SessionState;
+use tenure_store::{AppendError, HookOp};
+use tenure_tools::permission::Rules;
+use tools::ToolRunner;
+
+/// How a drain ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DrainEnd {
+    /// Nothing is eligible; the claim is released.
+    Idle,
+    /// The execution failed; the claim is released and what waits is parked.
+    Failed,
+    /// This node drains; the session is claimable by another.
+    HandedOver,
+}
+
+/// One session being run.
+pub(crate) struct Runner {
+    pub shared: Arc<Shared>,
+    pub session: SessionId,
+    pub writer: Writer,
+    pub life: Life,
+    pub state: SessionState,
+    pub tools: ToolRunner,
+    pub rules: Arc<Mutex<Rules>>,
+    /// Recovery's own input: the first boundary takes nothing else.
+    pub resume: Option<MessageId>,
+    /// Attempts in a row that failed behind a complete call: they share the retry budget.
+    pub cut_in_a_row: u32,
+    /// The step before did not fit and was compacted: its number is used again.
+    pub again: bool,
+    /// Events of the last chunk of a stream, to be committed together with its attempt's end.
+    pub held: Vec<EventBody>,
+}
+
+impl Runner {
+    /// Runs until nothing is eligible.
+    pub async fn drain(&mut self) -> Result<DrainEnd, DrainError> {
+        loop {
+            load::catch_up(self.shared.store.as_ref(), &self.session, &mut self.state).await?;
+            self.load_rules();
+            if self.shared.draining() {
+                return self.hand_over().await;
+            }
+            if self.state.overflowed {
+                if let Some(end) = self.compact_after_overflow().await? {
+                    return Ok(end);
+                }
+                continue;
+            }
+            let boundary = match (&self.resume, self.state.wants_step) {
+                (Some(_), _) => Boundary::Recovering,
+                (None, true) => Boundary::Continuing,
+                (None, false) => Boundary::Idle,
+            };
+            if self.admit_from_inbox(boundary).await? {
+                continue;
+            }
+            if !self.state.wants_step {
+                if let Some(end) = self.finish().await? {
+                    return Ok(end);
+                }
+                continue;
+            }
+            if let Some(end) = self.next_step().await? {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn load_rules(&mut self) {
+        let Some(settings) = &self.state.settings else {
+            return;
+        };
+        // Rules nobody can read must not widen anything: the defaults ask, and headless denies.
+        let rules = serde_json::from_value(settings.permissions.clone()).unwrap_or_default();
+        *self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = rules;
+    }
+
+    /// Compacts if it is due, then runs one step.
+    async fn next_step(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        let Some(settings) = self.state.settings.clone() else {
+            let error = SessionError::new("unusable", "The session's log does not begin with its creation");
+            return self.fail(error).await.map(Some);
+        };
+        let model = match self.shared.models.resolve(&settings.model) {
+            Ok(model) => model,
+            Err(error) => return self.fail(error).await.map(Some),
+        };
+        if self.shared.config.auto_compaction
+            && tenure_core::compaction::due(&self.state, &model.info.limits)
+        {
+            match self.compact(CompactionReason::Threshold, None, &model).await? {
+                compact::Compacted::Done => return Ok(None),
+                // Too big as it is: let the provider judge.
+                compact::Compacted::NothingOld(_) => {}
+                compact::Compacted::Failed(error) => return self.fail(error).await.map(Some),
+            }
+        }
+        self.step(&model).await
+    }
+
+    /// Ends the execution well and releases the claim; `None` when there is more to do.
+    async fn finish(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        let execution = self.writer.turn().execution.clone();
+        let events: Vec<EventBody> = execution
+            .into_iter()
+            .map(|execution| ExecutionSucceeded { execution }.into())
+            .collect();
+        let release = HookOp::Release {
+            only_when_idle: true,
+            park: false,
+        };
+        match self.writer.append(Batch::start(events, vec![release])).await {
+            Ok(_) => Ok(Some(DrainEnd::Idle)),
+            Err(AppendError::NotIdle { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends the execution as failed and releases the claim; what waits is parked (R4).
+    pub(crate) async fn fail(&mut self, error: SessionError) -> Result<DrainEnd, DrainError> {
+        let execution = self.writer.turn().execution.clone();
+        let events: Vec<EventBody> = execution
+            .into_iter()
+            .map(|execution| {
+                ExecutionFailed {
+                    execution,
+                    error: error.clone(),
+                }
+                .into()
+            })
+            .collect();
+        let release = HookOp::Release {
+            only_when_idle: false,
+            park: true,
+        };
+        self.writer.append(Batch::start(events, vec![release])).await?;
+        Ok(DrainEnd::Failed)
+    }
+
+    /// At a safe boundary of a draining node: lets go, with the execution open, so that another goes on.
+    async fn hand_over(&mut self) -> Result<DrainEnd, DrainError> {
+        let release = HookOp::Release {
+            only_when_idle: false,
+            park: false,
+        };
+        self.writer.append(Batch::start(Vec::new(), vec![release])).await?;
+        Ok(DrainEnd::HandedOver)
+    }
+}

@@ -1,0 +1,126 @@
+//! May a call run? Rules first; a question becomes an event and waits for anybody's answer.
+
+use super::tools::CallTask;
+use crate::config::Approvals;
+use crate::error::DrainError;
+use crate::writer::Batch;
+use std::sync::PoisonError;
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_tools::permission::{Access, Proposal, Question, Verdict, deny_headless, evaluate};
+use tenure_tools::{Tool, ToolCx, ToolError};
+
+/// What may be touched, or the settlement that says why not.
+type Granted = Result<Vec<Access>, EventBody>;
+
+impl CallTask {
+    /// Judges what the call would touch by the session's own rules.
+    pub(super) async fn permission(
+        &self,
+        tool: &dyn Tool,
+        cx: &ToolCx,
+        input: &serde_json::Value,
+    ) -> Result<Granted, DrainError> {
+        let accesses = match tool.access(cx, input) {
+            Ok(accesses) => accesses,
+            Err(error) => {
+                let failure = match error {
+                    ToolError::InvalidInput { .. } => ToolFailure::NotExecuted,
+                    _ => ToolFailure::Failed,
+                };
+                return Ok(Err(self.failure(failure, &error.to_string())));
+            }
+        };
+        match evaluate(&self.rules(), self.name(), &accesses, &cx.workspace) {
+            Verdict::Allow => Ok(Ok(accesses)),
+            Verdict::Deny { reason } => {
+                Ok(Err(self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))))
+            }
+            Verdict::Ask { question } => match self.cx.shared.config.approvals {
+                Approvals::Headless => {
+                    let reason = deny_headless(&question);
+                    Ok(Err(self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))))
+                }
+                Approvals::Wait => self.ask(&question, accesses).await,
+            },
+        }
+    }
+
+    async fn ask(&self, question: &Question, accesses: Vec<Access>) -> Result<Granted, DrainError> {
+        let asked = PermissionAsked {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            question: question.text(),
+            proposals: question
+                .proposals
+                .iter()
+                .filter_map(|p| serde_json::to_value(p).ok())
+                .collect(),
+        };
+        let committed = self
+            .writer
+            .append(Batch::start(vec![asked.into()], Vec::new()))
+            .await?;
+        match self.answer(committed.head).await? {
+            None => Ok(Err(self.failure(
+                ToolFailure::NotExecuted,
+                "Not executed: interrupted while waiting for permission",
+            ))),
+            Some(PermissionAnswer::Once) => Ok(Ok(accesses)),
+            Some(PermissionAnswer::Always { rule }) => {
+                self.remember(rule).await?;
+                Ok(Ok(accesses))
+            }
+            Some(PermissionAnswer::No { note }) => {
+                let note = note.map(|n| format!(" They say: {n}")).unwrap_or_default();
+                let text = format!("Denied: the user did not allow this call.{note}");
+                Ok(Err(self.failure(ToolFailure::Denied, &text)))
+            }
+        }
+    }
+
+    /// The first answer behind `after` counts, whoever gives it (R11). `None` when the call is cancelled.
+    async fn answer(&self, after: u64) -> Result<Option<PermissionAnswer>, DrainError> {
+        let store = &self.cx.shared.store;
+        let mut changes = store.watch(&self.cx.session);
+        let mut cursor = after;
+        loop {
+            changes.borrow_and_update();
+            let page = store.read(&self.cx.session, Some(cursor), 256).await?;
+            for event in page.events {
+                cursor = event.seq;
+                if let EventBody::PermissionAnswered(answered) = event.body
+                    && answered.call == self.call
+                    && answered.message == self.message
+                {
+                    return Ok(Some(answered.answer));
+                }
+            }
+            tokio::select! {
+                () = self.cancel.cancelled() => return Ok(None),
+                changed = changes.changed() => if changed.is_err() { return Ok(None) },
+                () = self.cx.shared.config.env.sleep(self.cx.shared.config.poll) => {}
+            }
+        }
+    }
+
+    /// "Always": the rule becomes part of the session's own rules.
+    async fn remember(&self, rule: serde_json::Value) -> Result<(), DrainError> {
+        let Ok(proposal) = serde_json::from_value::<Proposal>(rule) else {
+            tracing::warn!(session = %self.cx.session, "the remembered rule cannot be read; allowed once only");
+            return Ok(());
+        };
+        let permissions = {
+            let mut rules = self.cx.rules.lock().unwrap_or_else(PoisonError::into_inner);
+            rules.remember(&proposal);
+            serde_json::to_value(&*rules).unwrap_or_default()
+        };
+        self.writer
+            .append(Batch::settle(
+                vec![PermissionsChanged { permissions }.into()],
+                Vec::new(),
+            ))
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! One step: its attempts, its tools, its one terminal.
+
+use super::{DrainEnd, Runner};
+use crate::environment::facts;
+use crate::error::DrainError;
+use crate::models::Model;
+use crate::writer::Batch;
+use tenure_core::claim::{CONTINUATION_AFTER_CUT, continuation_id};
+use tenure_core::error::{ErrorClass, ProviderError, SessionError};
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_core::history::{RequestPlan, build};
+use tenure_core::id::MessageId;
+use tenure_core::retry::Retry;
+use tenure_core::turn::TurnState;
+use tenure_core::turn::settle::{Cause, end_step, fail_step};
+use tenure_provider::Encoded;
+use tenure_store::HookOp;
+
+/// How the stream of an attempt, and with it perhaps the step, ended.
+#[derive(Debug)]
+pub(super) enum AttemptOutcome {
+    /// Everything of the step is settled and its terminal written.
+    StepOver,
+    /// The stream ended well; local calls are running.
+    AwaitTools,
+    /// Given up for another attempt, which is planned.
+    Retry {
+        /// Wait so long.
+        delay_ms: u64,
+    },
+    /// The stream failed for good; calls that arrived whole are running.
+    Failed(ProviderError, Option<String>),
+    /// The stream did what no turn allows.
+    Violated(String),
+}
+
+impl Runner {
+    /// Runs one step to its terminal.
+    pub(super) async fn step(&mut self, model: &Model) -> Result<Option<DrainEnd>, DrainError> {
+        let number = if self.again { self.state.step.max(1) } else { self.state.step + 1 };
+        let last = number >= self.max_steps();
+        let request = build(&self.state, &self.request_plan(model, last));
+        let encoded = match model.provider.encode(&request) {
+            Ok(encoded) => encoded,
+            Err(error) => return self.fail((&error).into()).await.map(Some),
+        };
+        let message = facts(self.shared.config.env.as_ref()).message();
+        let mut events = self.execution_start();
+        events.push(
+            StepStarted {
+                message: message.clone(),
+                step: number,
+                model: model.reference.clone(),
+                last,
+            }
+            .into(),
+        );
+        events.push(self.attempt_started(&message, 1, model, &encoded));
+        let enter = HookOp::Enter {
+            message: Some(message.clone()),
+        };
+        self.writer.append(Batch::start(events, vec![enter])).await?;
+        self.again = false;
+        self.tools.begin_step();
+        self.attempts(model, message, encoded).await
+    }
+
+    fn max_steps(&self) -> u32 {
+        match self.state.settings.as_ref().map_or(0, |s| s.limits.max_steps) {
+            0 => self.shared.config.max_steps,
+            limit => limit,
+        }
+    }
+
+    fn request_plan(&self, model: &Model, last_step: bool) -> RequestPlan {
+        RequestPlan {
+            model: model.reference.clone(),
+            protocol: model.provider.protocol().to_owned(),
+            tools: self.shared.tool_defs(),
+            last_step,
+            max_output: model.info.limits.output,
+            cache_key: self.session.to_string(),
+        }
+    }
+
+    fn attempt_started(
+        &self,
+        message: &MessageId,
+        attempt: u32,
+        model: &Model,
+        encoded: &Encoded,
+    ) -> EventBody {
+        AttemptStarted {
+            message: message.clone(),
+            attempt,
+            model: model.reference.clone(),
+            request_hash: encoded.hash.clone(),
+        }
+        .into()
+    }
+
+    async fn attempts(
+        &mut self,
+        model: &Model,
+        message: MessageId,
+        encoded: Encoded,
+    ) -> Result<Option<DrainEnd>, DrainError> {
+        let mut attempt = 1;
+        loop {
+            match self.attempt(model, &message, attempt, encoded.clone()).await? {
+                AttemptOutcome::StepOver => return Ok(None),
+                AttemptOutcome::AwaitTools => {
+                    self.tools.wait_idle().await?;
+                    self.end_step().await?;
+                    return Ok(None);
+                }
+                AttemptOutcome::Retry { delay_ms } => {
+                    let wait = std::time::Duration::from_millis(delay_ms);
+                    self.shared.config.env.sleep(wait).await;
+                    attempt += 1;
+                    let started = self.attempt_started(&message, attempt, model, &encoded);
+                    self.writer.append(Batch::start(vec![started], Vec::new())).await?;
+                }
+                AttemptOutcome::Failed(error, why) => {
+                    self.tools.wait_idle().await?;
+                    return self.after_failure(&message, attempt, error, why).await;
+                }
+                AttemptOutcome::Violated(what) => {
+                    self.tools.wait_idle().await?;
+                    let error = SessionError::new("violation", what);
+                    self.fail_step(&error, Vec::new()).await?;
+                    return self.fail(error).await.map(Some);
+                }
+            }
+        }
+    }
+
+    async fn end_step(&mut self) -> Result<(), DrainError> {
+        self.writer
+            .append_with(|turn| turn.step.as_ref().map(|step| step_over(vec![end_step(step)])))
+            .await?;
+        self.cut_in_a_row = 0;
+        Ok(())
+    }
+
+    async fn fail_step(
+        &mut self,
+        error: &SessionError,
+        after: Vec<EventBody>,
+    ) -> Result<(), DrainError> {
+        let cause = Cause::Failed(error.clone());
+        self.writer
+            .append_with(move |turn| {
+                turn.step.as_ref().map(|step| {
+                    let mut events = fail_step(step, &cause);
+                    events.extend(after);
+                    let mut ops = crate::recover::end_effects(turn);
+                    ops.push(HookOp::Leave);
+                    Batch::settle(events, ops)
+                })
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// A stream that failed for good: the step fails; a cut behind a complete call goes on in a new message,
+    /// an overflow goes on after a compaction, anything else ends the execution.
+    async fn after_failure(
+        &mut self,
+        message: &MessageId,
+        attempt: u32,
+        error: ProviderError,
+        why: Option<String>,
+    ) -> Result<Option<DrainEnd>, DrainError> {
+        let mut session_error = SessionError::from(&error);
+        if let Some(why) = why {
+            session_error.message = format!("{} ({why})", session_error.message);
+        }
+        let called = self.called(attempt);
+        if called && error.class.retryable() {
+            self.cut_in_a_row += 1;
+            let random = self.shared.config.env.random();
+            match self.shared.config.retry.decide(&error, self.cut_in_a_row, random) {
+                Retry::After(delay_ms) => {
+                    let note = InputAdmitted {
+                        input: continuation_id(&self.session, message.as_str()),
+                        kind: InputKind::Synthetic {
+                            text: CONTINUATION_AFTER_CUT.to_owned(),
+                        },
+                        delivery: Delivery::Steer,
+                    };
+                    self.fail_step(&session_error, vec![note.into()]).await?;
+                    let wait = std::time::Duration::from_millis(delay_ms);
+                    let cut = self.cut_in_a_row;
+                    self.shared.config.env.sleep(wait).await;
+                    self.cut_in_a_row = cut;
+                    return Ok(None);
+                }
+                Retry::GiveUp(Some(why)) => {
+                    session_error.message = format!("{} ({why})", session_error.message);
+                }
+                Retry::GiveUp(None) => {}
+            }
+        }
+        self.fail_step(&session_error, Vec::new()).await?;
+        if error.class == ErrorClass::ContextOverflow {
+            // The fold remembers the overflow: the next boundary compacts, or ends the execution.
+            return Ok(None);
+        }
+        self.fail(session_error).await.map(Some)
+    }
+
+    fn called(&self, attempt: u32) -> bool {
+        self.writer
+            .turn()
+            .step
+            .as_ref()
+            .is_some_and(|step| step.attempt_called(attempt))
+    }
+}
+
+/// The batch that ends a step well.
+pub(super) fn step_over(events: Vec<EventBody>) -> Batch {
+    Batch::settle(events, vec![HookOp::Leave, HookOp::Progress])
+}
+
+/// Would `events`, applied on top of `turn`, leave nothing of the step open?
+pub(super) fn nothing_open(turn: &TurnState) -> bool {
+    turn.pending()
+        .iter()
+        .all(|effect| matches!(effect, tenure_core::turn::Effect::EndStep))
+}

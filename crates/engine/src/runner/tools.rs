@@ -1,0 +1,454 @@
+//! Local tools of one session: started when their call is durable, run concurrently, each settled once.
+
+use crate::engine::Shared;
+use crate::error::DrainError;
+use crate::hub::LiveItem;
+use crate::node::Life;
+use crate::runner::Runner;
+use crate::writer::{Batch, Writer};
+use futures::FutureExt;
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_core::id::{CallId, MessageId, SessionId};
+use tenure_core::turn::{CallStatus, Effect};
+use tenure_store::{AppendError, HookOp, ProcessId};
+use tenure_tools::permission::Rules;
+use tenure_tools::seen::SeenFiles;
+use tenure_tools::todo::TodoList;
+use tenure_tools::{
+    ProgressSink, SpawnSink, Tool, ToolCx, ToolError, ToolOutput, Truncation,
+};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// What every call of a session shares. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct CallContext {
+    pub shared: Arc<Shared>,
+    pub session: SessionId,
+    pub life: Life,
+    pub workspace: PathBuf,
+    pub generation: u64,
+    pub rules: Arc<Mutex<Rules>>,
+    pub last_step: bool,
+}
+
+/// The calls of one session that are running.
+pub(crate) struct ToolRunner {
+    /// Asks tools to stop: they kill their processes and settle by themselves.
+    cancel: CancellationToken,
+    /// Ends tasks that did not.
+    abort: CancellationToken,
+    launched: HashSet<CallId>,
+    running: watch::Sender<usize>,
+    slots: Arc<Semaphore>,
+    fault_in: mpsc::UnboundedSender<DrainError>,
+    fault_out: mpsc::UnboundedReceiver<DrainError>,
+    todo: TodoList,
+    seen: SeenFiles,
+}
+
+impl ToolRunner {
+    pub fn new(concurrency: usize) -> Self {
+        let (fault_in, fault_out) = mpsc::unbounded_channel();
+        Self {
+            cancel: CancellationToken::new(),
+            abort: CancellationToken::new(),
+            launched: HashSet::new(),
+            running: watch::Sender::new(0),
+            slots: Arc::new(Semaphore::new(concurrency)),
+            fault_in,
+            fault_out,
+            todo: TodoList::default(),
+            seen: SeenFiles::default(),
+        }
+    }
+
+    /// A new step: call ids of earlier ones may come again.
+    pub fn begin_step(&mut self) {
+        self.launched.clear();
+    }
+
+    /// Starts every durable call that has not been looked at.
+    pub fn launch_pending(&mut self, cx: &CallContext, writer: &Writer) {
+        let pending = writer.turn().pending();
+        for effect in pending {
+            let Effect::RunTool {
+                message,
+                call,
+                name,
+                input,
+            } = effect
+            else {
+                continue;
+            };
+            if !self.launched.insert(call.clone()) {
+                continue;
+            }
+            self.running.send_modify(|n| *n += 1);
+            let task = CallTask {
+                cx: cx.clone(),
+                writer: writer.clone(),
+                message,
+                call,
+                name,
+                input,
+                cancel: self.cancel.clone(),
+                todo: self.todo.clone(),
+                seen: self.seen.clone(),
+            };
+            let done = Done {
+                running: self.running.clone(),
+            };
+            let (slots, abort, fault) = (self.slots.clone(), self.abort.clone(), self.fault_in.clone());
+            cx.shared.config.env.spawn(Box::pin(async move {
+                let _done = done;
+                let work = async {
+                    let _slot = slots.acquire().await;
+                    task.run().await
+                };
+                tokio::select! {
+                    biased;
+                    () = abort.cancelled() => {}
+                    result = work => if let Err(error) = result {
+                        // The drain that reads this may be gone; then nobody needs it.
+                        let _ = fault.send(error);
+                    }
+                }
+            }));
+        }
+    }
+
+    /// A call could not be recorded: the drain must end.
+    pub async fn fault(&mut self) -> DrainError {
+        match self.fault_out.recv().await {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until no call runs.
+    pub async fn wait_idle(&mut self) -> Result<(), DrainError> {
+        let mut running = self.running.subscribe();
+        let idle = async {
+            // The sender lives in self: this cannot fail.
+            let _ = running.wait_for(|n| *n == 0).await;
+        };
+        tokio::select! {
+            biased;
+            fault = self.fault_out.recv() => Err(fault.unwrap_or(DrainError::Lost)),
+            () = idle => Ok(()),
+        }
+    }
+
+    /// Stops every call: asks, waits `grace`, then drops what is left (which kills its processes).
+    pub async fn stop(&mut self, env: &dyn crate::environment::Environment, grace: std::time::Duration) {
+        self.cancel.cancel();
+        let mut running = self.running.subscribe();
+        tokio::select! {
+            _ = running.wait_for(|n| *n == 0) => {}
+            () = env.sleep(grace) => {}
+        }
+        self.abort.cancel();
+        let _ = running.wait_for(|n| *n == 0).await;
+        self.cancel = CancellationToken::new();
+        self.abort = CancellationToken::new();
+        while self.fault_out.try_recv().is_ok() {}
+    }
+}
+
+impl Drop for ToolRunner {
+    fn drop(&mut self) {
+        self.abort.cancel();
+    }
+}
+
+/// Counts a task out however it ends.
+struct Done {
+    running: watch::Sender<usize>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.running.send_modify(|n| *n -= 1);
+    }
+}
+
+impl Runner {
+    /// What the calls of the open step share.
+    pub(crate) fn call_context(&self) -> CallContext {
+        let settings = self.state.settings.as_ref();
+        CallContext {
+            shared: self.shared.clone(),
+            session: self.session.clone(),
+            life: self.life.clone(),
+            workspace: settings.map_or_else(PathBuf::new, |s| PathBuf::from(&s.location.directory)),
+            generation: settings.map_or(0, |s| s.generation),
+            rules: self.rules.clone(),
+            last_step: self.writer.turn().step.as_ref().is_some_and(|s| s.last),
+        }
+    }
+}
+
+/// One call on its way.
+pub(super) struct CallTask {
+    pub(super) cx: CallContext,
+    pub(super) writer: Writer,
+    pub(super) message: MessageId,
+    pub(super) call: CallId,
+    name: String,
+    input: Arc<str>,
+    pub(super) cancel: CancellationToken,
+    todo: TodoList,
+    seen: SeenFiles,
+}
+
+/// What a call came to.
+struct Settlement {
+    body: EventBody,
+}
+
+impl CallTask {
+    async fn run(self) -> Result<(), DrainError> {
+        if self.cx.last_step {
+            let text = "Not executed: tools cannot be called in the last step of a turn";
+            return self.settle(self.failure(ToolFailure::NotExecuted, text), None).await;
+        }
+        let Some(tool) = self.cx.shared.tools.get(&self.name) else {
+            let error = ToolError::UnknownTool {
+                name: self.name.clone(),
+                near: self.cx.shared.tools.names().map(str::to_owned).collect(),
+            };
+            return self
+                .settle(self.failure(ToolFailure::NotExecuted, &error.to_string()), None)
+                .await;
+        };
+        let input: serde_json::Value = match serde_json::from_str(&self.input) {
+            Ok(input) => input,
+            Err(error) => {
+                let text = format!("Not executed: the input is not JSON ({error})");
+                return self.settle(self.failure(ToolFailure::NotExecuted, &text), None).await;
+            }
+        };
+        let tool_cx = match self.tool_cx() {
+            Ok(cx) => cx,
+            Err(text) => return self.settle(self.failure(ToolFailure::NotExecuted, &text), None).await,
+        };
+        let granted = match self.permission(tool.as_ref(), &tool_cx, &input).await? {
+            Ok(granted) => granted,
+            Err(refusal) => return self.settle(refusal, None).await,
+        };
+        if self.cancel.is_cancelled() || !self.cx.shared.node.may_start() {
+            // The owner settles it as not begun.
+            return Ok(());
+        }
+        self.started().await?;
+        let tool_cx = ToolCx {
+            granted: Some(granted.into()),
+            ..tool_cx
+        };
+        let settlement = self.execute(tool, tool_cx, input).await;
+        self.settle(settlement.body, Some(self.cx.generation)).await
+    }
+
+    fn tool_cx(&self) -> Result<ToolCx, String> {
+        let config = &self.cx.shared.config;
+        let workspace = &self.cx.workspace;
+        let mut cx = ToolCx::new(
+            self.cx.session.to_string(),
+            self.call.to_string(),
+            workspace,
+            config.output_dir.join(self.cx.session.as_str()),
+            config.guardian.clone().with_lease(self.cx.life.lease.clone()),
+        )
+        .map_err(|error| {
+            format!("Not executed: the workspace {} cannot be used: {error}", workspace.display())
+        })?;
+        cx.cancel = self.cancel.clone();
+        cx.env_remove.clone_from(&config.secret_env);
+        cx.todo = self.todo.clone();
+        cx.seen = self.seen.clone();
+        cx.progress = Some(self.progress_sink());
+        cx.spawned = Some(self.spawn_sink());
+        Ok(cx)
+    }
+
+    fn progress_sink(&self) -> ProgressSink {
+        let (hub, session, call) = (self.cx.shared.hub.clone(), self.cx.session.clone(), self.call.clone());
+        ProgressSink::new(move |progress| {
+            hub.send(
+                &session,
+                LiveItem::ToolOutput {
+                    call: call.clone(),
+                    text: progress.text,
+                    total_bytes: progress.total_bytes,
+                },
+            );
+        })
+    }
+
+    /// The process is recorded before the command begins, so that a successor can find it.
+    fn spawn_sink(&self) -> SpawnSink {
+        let (writer, message, call) = (self.writer.clone(), self.message.clone(), self.call.clone());
+        let node = self.cx.shared.clone();
+        SpawnSink::new(move |spawned| {
+            let op = HookOp::EffectProcess {
+                message: message.clone(),
+                call: call.clone(),
+                process: ProcessId {
+                    pid: spawned.pid,
+                    pid_start: spawned.pid_start,
+                    boot_id: spawned.boot_id,
+                },
+            };
+            let (writer, node) = (writer.clone(), node.clone());
+            async move {
+                writer
+                    .append(Batch::start(Vec::new(), vec![op]))
+                    .await
+                    .map_err(|error| format!("Not executed: {error}"))?;
+                if node.node.may_start() {
+                    Ok(())
+                } else {
+                    Err("Not executed: this node may no longer start anything".to_owned())
+                }
+            }
+        })
+    }
+
+    /// `tool.started`, durable before the spawn (R10).
+    async fn started(&self) -> Result<(), DrainError> {
+        let event = ToolStarted {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            generation: self.cx.generation,
+        };
+        let op = HookOp::EffectStart {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            generation: self.cx.generation,
+        };
+        self.writer
+            .append(Batch::start(vec![event.into()], vec![op]))
+            .await?;
+        Ok(())
+    }
+
+    async fn execute(&self, tool: Arc<dyn Tool>, cx: ToolCx, input: serde_json::Value) -> Settlement {
+        let run = AssertUnwindSafe(async move { tool.run(cx, input).await }).catch_unwind();
+        let body = match run.await {
+            Ok(Ok(output)) => self.success(output),
+            Ok(Err(error)) => self.error(error),
+            Err(_) => {
+                let text = format!("The tool {} failed by a fault of its own (it panicked)", self.name);
+                self.failure(ToolFailure::Failed, &text)
+            }
+        };
+        Settlement { body }
+    }
+
+    fn success(&self, output: ToolOutput) -> EventBody {
+        ToolSucceeded {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            text: non_empty(output.text),
+            title: output.title,
+            metadata: output.metadata,
+            cut: output.truncation.as_ref().map(cut),
+            native: None,
+        }
+        .into()
+    }
+
+    fn error(&self, error: ToolError) -> EventBody {
+        let text = non_empty(error.to_string());
+        let (failure, truncation) = match error {
+            ToolError::InvalidInput { .. } | ToolError::UnknownTool { .. } => {
+                (ToolFailure::NotExecuted, None)
+            }
+            ToolError::TimedOut { truncation, .. } => (ToolFailure::TimedOut, truncation),
+            ToolError::Interrupted { truncation, .. } => {
+                let text = format!("Tool execution interrupted\n{text}");
+                return self.failed(ToolFailure::Interrupted, text, truncation.as_ref());
+            }
+            ToolError::Failed { truncation, .. } => (ToolFailure::Failed, truncation),
+            ToolError::NotFound { .. } | ToolError::Refused { .. } | ToolError::Io { .. } => {
+                (ToolFailure::Failed, None)
+            }
+        };
+        self.failed(failure, text, truncation.as_ref())
+    }
+
+    pub(super) fn failure(&self, failure: ToolFailure, text: &str) -> EventBody {
+        self.failed(failure, text.to_owned(), None)
+    }
+
+    fn failed(&self, failure: ToolFailure, text: String, truncation: Option<&Truncation>) -> EventBody {
+        ToolFailed {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            failure,
+            text,
+            cut: truncation.map(cut),
+            native: None,
+        }
+        .into()
+    }
+
+    /// Writes the one settlement, unless somebody else has written it. With a generation given, a result of
+    /// a replaced attachment is refused by the store (R14).
+    async fn settle(&self, body: EventBody, generation: Option<u64>) -> Result<(), DrainError> {
+        let op = HookOp::EffectEnd {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            generation,
+        };
+        let call = self.call.clone();
+        let appended = self
+            .writer
+            .append_with(move |turn| {
+                let open = turn.call(&call).is_some_and(|c| c.status != CallStatus::Settled);
+                open.then(|| Batch::settle(vec![body], vec![op]))
+            })
+            .await;
+        match appended {
+            Ok(_) => Ok(()),
+            Err(AppendError::StaleAttachment { .. }) => {
+                tracing::info!(session = %self.cx.session, call = %self.call, "late result of a replaced attachment refused");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        self.cx.rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn cut(truncation: &Truncation) -> OutputCut {
+    OutputCut {
+        total_bytes: truncation.total_bytes,
+        full_path: truncation
+            .full_path
+            .as_ref()
+            .map(|path| path.display().to_string())
+            .unwrap_or_default(),
+    }
+}
+
+fn non_empty(text: String) -> String {
+    if text.trim().is_empty() {
+        "(no output)".to_owned()
+    } else {
+        text
+    }
+}
