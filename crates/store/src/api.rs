@@ -441,15 +441,21 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Acquire, AppendError>;
 
     /// The claim's phase and wake flag as they are now; `None` when the fence no longer holds.
-    async fn claim_phase(&self, session: &SessionId, fence: &Fence)
-    -> Result<Option<ClaimView>, ReadError>;
+    async fn claim_phase(
+        &self,
+        session: &SessionId,
+        fence: &Fence,
+    ) -> Result<Option<ClaimView>, ReadError>;
 
     /// Every claim row, for people and tests.
     async fn claims(&self) -> Result<Vec<ClaimRow>, ReadError>;
 
     /// Stores a piece of the fold. Derived data: not fenced, last one for a `through` wins.
-    async fn put_checkpoint(&self, session: &SessionId, checkpoint: Checkpoint)
-    -> Result<(), ReadError>;
+    async fn put_checkpoint(
+        &self,
+        session: &SessionId,
+        checkpoint: Checkpoint,
+    ) -> Result<(), ReadError>;
 
     /// Checkpoints of `version`, in order of `through`.
     async fn checkpoints(

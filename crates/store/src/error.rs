@@ -192,7 +192,9 @@ pub enum NodeError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The file was written by a newer version.
-    #[error("{path} has schema {found}, this version knows {known}: use a newer tenure; nothing was changed")]
+    #[error(
+        "{path} has schema {found}, this version knows {known}: use a newer tenure; nothing was changed"
+    )]
     Newer {
         /// The file.
         path: String,
@@ -202,7 +204,9 @@ pub enum OpenError {
         known: u32,
     },
     /// The folder lies on a network file system.
-    #[error("{path} lies on a network file system ({kind}), where SQLite's locks are not reliable: choose a local folder with --store")]
+    #[error(
+        "{path} lies on a network file system ({kind}), where SQLite's locks are not reliable: choose a local folder with --store"
+    )]
     NetworkFileSystem {
         /// The file.
         path: String,
@@ -210,7 +214,9 @@ pub enum OpenError {
         kind: String,
     },
     /// The folder or file may not be written.
-    #[error("{path} cannot be written: {detail}; check its owner and mode, or choose another place with --store")]
+    #[error(
+        "{path} cannot be written: {detail}; check its owner and mode, or choose another place with --store"
+    )]
     ReadOnly {
         /// The file.
         path: String,
@@ -218,7 +224,9 @@ pub enum OpenError {
         detail: String,
     },
     /// The file is not a sound database.
-    #[error("{path} is damaged: {detail}; nothing was changed. Keep a copy; `sqlite3 FILE .recover` may save what is left")]
+    #[error(
+        "{path} is damaged: {detail}; nothing was changed. Keep a copy; `sqlite3 FILE .recover` may save what is left"
+    )]
     Corrupt {
         /// The file.
         path: String,

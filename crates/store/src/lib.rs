@@ -1,11 +1,39 @@
 //! Floor 1: the event log and the claims, over SQLite.
 //!
 //! This crate knows events, seqs, fences and claims; it knows nothing of providers or tools. Read
-//! [`api`] first: it is the contract. `sqlite` is the backend, `follow` the gapless reader built on the
-//! contract alone, `conformance` (feature `testing`) the suite every backend must pass.
+//! [`api`] first: it is the contract. [`sqlite`] is the backend, [`follow`](mod@follow) the gapless reader
+//! built on the contract alone, `conformance` (feature `testing`) the suite every backend must pass.
+
+/// Is the rule broken on purpose? Always no outside test builds.
+#[cfg(feature = "testing")]
+macro_rules! broken {
+    ($switches:expr, $rule:ident) => {
+        $switches.on(crate::mutation::Mutation::$rule)
+    };
+}
+#[cfg(not(feature = "testing"))]
+macro_rules! broken {
+    ($switches:expr, $rule:ident) => {{
+        let _ = &$switches;
+        false
+    }};
+}
 
 pub mod api;
+#[cfg(feature = "testing")]
+pub mod conformance;
 pub mod error;
+pub mod follow;
+#[cfg(feature = "testing")]
+pub mod mutation;
+pub mod sqlite;
 pub mod status;
 
 pub use api::*;
+pub use follow::{FollowItem, follow};
+pub use sqlite::{OpenOptions, SqliteStore, StoreClock, SystemClock};
+
+#[cfg(feature = "testing")]
+pub(crate) type Switches = mutation::Mutations;
+#[cfg(not(feature = "testing"))]
+pub(crate) type Switches = ();

@@ -1,0 +1,238 @@
+//! One append inside its transaction: fence, seqs, projectors, operations, insert.
+
+use super::event::{self, Encoded};
+use super::head::Head;
+use super::hook;
+use super::project::{Work, needs_fence, project};
+use super::tx::{AppendStop, MAX_SEQ, Stop, Tx, rejected};
+use crate::api::{Committed, Fence, Guard, HookOp};
+use crate::error::AppendError;
+use tenure_core::event::body::Phase;
+use tenure_core::event::{Event, EventBody};
+use tenure_core::id::{EventId, SessionId};
+
+/// What an append wants, its bodies encoded and checked.
+pub(super) struct Wanted {
+    pub(super) session: SessionId,
+    pub(super) fence: Option<Fence>,
+    pub(super) guard: Guard,
+    pub(super) events: Vec<Encoded>,
+    pub(super) ops: Vec<HookOp>,
+}
+
+/// Runs the append. Nothing it wrote stands when it is refused: the caller rolls back to its savepoint.
+pub(super) fn run(tx: &Tx<'_>, wanted: &Wanted) -> Result<Committed, AppendStop> {
+    let head = open(tx, wanted)?;
+    if let Some(fence) = &wanted.fence {
+        check_fence(tx, &head, fence)?;
+        check_guard(tx, &head, wanted.guard)?;
+    }
+    if let Some(stored) = duplicate(tx, &head, &wanted.events)? {
+        return Ok(Committed {
+            events: stored,
+            head: head.last(),
+            write_no: head.write_no,
+            duplicate: true,
+        });
+    }
+    let fenced = wanted.fence.is_some();
+    check_types(&head, &wanted.events, fenced)?;
+    let mut work = Work::new(tx, head, fenced, false);
+    let events = write(&mut work, &wanted.events)?;
+    for op in &wanted.ops {
+        hook::run(&mut work, op)?;
+    }
+    let mut head = work.head;
+    if fenced {
+        head.write_no += 1;
+    }
+    head.save(tx)?;
+    Ok(Committed {
+        events,
+        head: head.last(),
+        write_no: head.write_no,
+        duplicate: false,
+    })
+}
+
+/// The session's head row; a new one when the batch begins with `session.created`.
+fn open(tx: &Tx<'_>, wanted: &Wanted) -> Result<Head, AppendStop> {
+    let creates = matches!(
+        wanted.events.first().map(|event| &event.body),
+        Some(EventBody::SessionCreated(_))
+    );
+    match Head::load(tx.conn, &wanted.session)? {
+        Some(head) => Ok(head),
+        None if creates && wanted.fence.is_none() => Ok(Head::insert(tx, &wanted.session)?),
+        None => Err(Stop::Refused(AppendError::UnknownSession(
+            wanted.session.clone(),
+        ))),
+    }
+}
+
+/// R1: all four must match.
+pub(super) fn check_fence(tx: &Tx<'_>, head: &Head, fence: &Fence) -> Result<(), AppendStop> {
+    let epoch = head.epoch == fence.epoch || broken!(tx.switches, NoFenceEpoch);
+    let owner =
+        head.owner.as_deref() == Some(fence.owner.as_str()) || broken!(tx.switches, NoFenceOwner);
+    let claim = head.claim_id.as_deref() == Some(fence.claim.as_str())
+        || broken!(tx.switches, NoFenceClaim);
+    let write_no = head.write_no == fence.write_no || broken!(tx.switches, NoFenceWriteNo);
+    if epoch && owner && claim && write_no {
+        return Ok(());
+    }
+    Err(Stop::Refused(AppendError::StaleClaim {
+        session: head.id.clone(),
+    }))
+}
+
+/// R2: while an interrupt is settled, nothing starts.
+fn check_guard(tx: &Tx<'_>, head: &Head, guard: Guard) -> Result<(), AppendStop> {
+    let starts = guard == Guard::Running && head.phase == Some(Phase::Cancelling);
+    if starts && !broken!(tx.switches, NoGuardCancelling) {
+        return Err(Stop::Refused(AppendError::Cancelling {
+            session: head.id.clone(),
+        }));
+    }
+    Ok(())
+}
+
+/// The stored events when the whole batch is in the log already; none when it is new.
+fn duplicate(
+    tx: &Tx<'_>,
+    head: &Head,
+    events: &[Encoded],
+) -> Result<Option<Vec<Event>>, AppendStop> {
+    if broken!(tx.switches, NotIdempotent) {
+        return Ok(None);
+    }
+    let mut stored = Vec::new();
+    let mut fresh = None;
+    for event in events {
+        match event::by_id(tx.conn, &event.id)? {
+            None => fresh = fresh.or(Some(&event.id)),
+            Some(row) => {
+                let same = row.sid == head.sid
+                    && row.type_name == event.body.type_name()
+                    && row.version == event.body.version()
+                    && row.body == event.text;
+                let known = same.then(|| row.decode(&head.id).ok()).flatten();
+                stored.push(known.ok_or_else(|| conflict(head, &event.id))?);
+            }
+        }
+    }
+    match fresh {
+        Some(_) if stored.is_empty() => Ok(None),
+        // A part of it is there under other company: that is another batch.
+        Some(_) => Err(conflict(head, &stored[0].id)),
+        None if events.is_empty() => Ok(None),
+        None => Ok(Some(stored)),
+    }
+}
+
+fn conflict(head: &Head, event: &EventId) -> AppendStop {
+    Stop::Refused(AppendError::Conflict {
+        session: head.id.clone(),
+        event: event.clone(),
+    })
+}
+
+/// What may stand where, and under a fence or not.
+fn check_types(head: &Head, events: &[Encoded], fenced: bool) -> Result<(), AppendStop> {
+    for (index, event) in events.iter().enumerate() {
+        match &event.body {
+            EventBody::SessionCreated(_) if index == 0 && head.head.is_none() => {}
+            EventBody::SessionCreated(_) => {
+                return Err(Stop::Refused(AppendError::SessionExists(head.id.clone())));
+            }
+            EventBody::SessionForked(_) => {
+                return Err(rejected(&head.id, "`session.forked` is written by `fork`"));
+            }
+            EventBody::Unknown(unknown) => {
+                let reason = format!("event type {} is not known", unknown.type_name);
+                return Err(rejected(&head.id, reason));
+            }
+            body if !fenced && needs_fence(body) => {
+                let reason = format!("`{}` is for the holder of tenure only", body.type_name());
+                return Err(rejected(&head.id, reason));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Assigns seqs, projects and inserts.
+pub(super) fn write(work: &mut Work<'_>, events: &[Encoded]) -> Result<Vec<Event>, AppendStop> {
+    let epoch = work.fenced.then_some(work.head.epoch);
+    let mut written = Vec::with_capacity(events.len());
+    for event in events {
+        let seq = work.head.next_seq();
+        if seq > MAX_SEQ {
+            return Err(rejected(&work.head.id, "the session is full; fork it"));
+        }
+        project(work, seq, event)?;
+        event::insert(work.tx, work.head.sid, seq, epoch, event)?;
+        work.head.head = Some(seq);
+        written.push(Event {
+            id: event.id.clone(),
+            session: work.head.id.clone(),
+            seq,
+            epoch,
+            created_ms: event.created_ms,
+            body: event.body.clone(),
+        });
+    }
+    Ok(written)
+}
+
+/// R3: after an unknown commit. Raises `write_no`, so that a late ghost of the batch fails its fence, and
+/// says whether the batch is in the log.
+pub(super) fn resolve(
+    tx: &Tx<'_>,
+    session: &SessionId,
+    fence: &Fence,
+    ids: &[EventId],
+) -> Result<Option<Committed>, AppendStop> {
+    let Some(mut head) = Head::load(tx.conn, session)? else {
+        return Err(Stop::Refused(AppendError::UnknownSession(session.clone())));
+    };
+    let mut events = Vec::with_capacity(ids.len());
+    for id in ids {
+        match event::by_id(tx.conn, id)? {
+            Some(row) if row.sid == head.sid => {
+                let event = row
+                    .decode(session)
+                    .map_err(|detail| rejected(session, detail))?;
+                events.push(event);
+            }
+            _ => break,
+        }
+    }
+    let ours = head.epoch == fence.epoch
+        && head.claim_id.as_deref() == Some(fence.claim.as_str())
+        && head.owner.as_deref() == Some(fence.owner.as_str());
+    // Operations without events leave no id: only the batch itself can have raised `write_no` under this
+    // epoch, or ended the claim.
+    let moved = head.epoch == fence.epoch && head.write_no == fence.write_no + 1;
+    let found = if ids.is_empty() {
+        moved
+    } else {
+        events.len() == ids.len()
+    };
+    if !ours && !found {
+        return Err(Stop::Refused(AppendError::StaleClaim {
+            session: session.clone(),
+        }));
+    }
+    if ours && !broken!(tx.switches, ResolveKeepsWriteNo) {
+        head.write_no = head.write_no.max(fence.write_no) + 1;
+        head.save(tx)?;
+    }
+    Ok(found.then(|| Committed {
+        events,
+        head: head.last(),
+        write_no: head.write_no,
+        duplicate: false,
+    }))
+}

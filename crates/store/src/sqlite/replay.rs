@@ -1,0 +1,203 @@
+//! Replaying an export: every projection rebuilt, nothing started, nothing guessed.
+
+use super::check;
+use super::event::{self, Encoded, Segment};
+use super::head::Head;
+use super::project::{Work, project};
+use super::tx::{AppendStop, MAX_SEQ, Stop, Tx};
+use crate::api::Replayed;
+use crate::error::{AppendError, ReplayError};
+use tenure_core::event::{EventBody, EventRecord};
+use tenure_core::id::SessionId;
+
+/// An exported event, read and checked, with the line it stood on.
+pub(super) struct Line {
+    line: u64,
+    seq: u64,
+    epoch: Option<u64>,
+    event: Encoded,
+}
+
+/// Reads the lines of an export: dense, of this session, of known types.
+pub(super) fn read_lines(
+    session: &SessionId,
+    records: Vec<EventRecord>,
+    accept_gaps: bool,
+) -> Result<Vec<Line>, ReplayError> {
+    let mut lines: Vec<Line> = Vec::with_capacity(records.len());
+    for (index, record) in records.into_iter().enumerate() {
+        let line = index as u64 + 1;
+        let bad = |detail: String| ReplayError::BadEvent { line, detail };
+        if &record.session != session {
+            let detail = format!("it belongs to {}, not to {session}", record.session);
+            return Err(bad(detail));
+        }
+        if let Some(last) = lines.last()
+            && record.seq != last.seq + 1
+            && !accept_gaps
+        {
+            return Err(ReplayError::Gap {
+                line,
+                expected: last.seq + 1,
+                found: record.seq,
+            });
+        }
+        if record.seq > MAX_SEQ {
+            return Err(bad(format!("seq {} is too large", record.seq)));
+        }
+        let text = record.data.get().to_owned();
+        if let Some(problem) = check::problem(&text) {
+            return Err(bad(problem));
+        }
+        let body = EventBody::decode(&record.type_name, record.version, &text)
+            .map_err(|error| bad(error.to_string()))?;
+        if matches!(body, EventBody::Unknown(_)) {
+            return Err(ReplayError::UnknownType {
+                line,
+                type_name: record.type_name,
+                version: record.version,
+            });
+        }
+        lines.push(Line {
+            line,
+            seq: record.seq,
+            epoch: record.epoch,
+            event: Encoded {
+                id: record.id,
+                created_ms: record.created_ms,
+                body,
+                text,
+            },
+        });
+    }
+    Ok(lines)
+}
+
+/// Inserts what is new and compares what is there.
+pub(super) fn replay(
+    tx: &Tx<'_>,
+    session: &SessionId,
+    lines: &[Line],
+) -> Result<Replayed, Stop<ReplayError>> {
+    let mut done = Replayed {
+        inserted: 0,
+        equal: 0,
+    };
+    let Some(begin) = lines.first() else {
+        return Ok(done);
+    };
+    let head = open(tx, session, begin)?;
+    let known = head.head;
+    let gaps = broken!(tx.switches, ReplayAcceptsGap);
+    if let Some(last) = known {
+        if begin.seq > last + 1 && !gaps {
+            return Err(gap(begin, last + 1));
+        }
+        done.equal = compare(tx, &head, lines)?;
+    } else if begin.seq != 0 && !gaps {
+        return Err(gap(begin, 0));
+    }
+    let fresh = &lines[usize::try_from(done.equal).unwrap_or(0)..];
+    if fresh.is_empty() {
+        return Ok(done);
+    }
+    if head.owner.is_some() {
+        return Err(Stop::Refused(ReplayError::BadEvent {
+            line: fresh[0].line,
+            detail: "the session is running here; interrupt it first".to_owned(),
+        }));
+    }
+    let mut work = Work::new(tx, head, false, true);
+    for line in fresh {
+        insert(&mut work, line)?;
+        done.inserted += 1;
+    }
+    let mut head = work.head;
+    // Starts nothing: what is open or pending rests until somebody wakes it.
+    head.dormant = head.execution.is_some() || head.pending > 0;
+    head.save(tx)?;
+    Ok(done)
+}
+
+fn open(tx: &Tx<'_>, session: &SessionId, begin: &Line) -> Result<Head, Stop<ReplayError>> {
+    if let Some(head) = Head::load(tx.conn, session)? {
+        return Ok(head);
+    }
+    if begin.seq == 0 && !matches!(begin.event.body, EventBody::SessionCreated(_)) {
+        return Err(Stop::Refused(ReplayError::BadEvent {
+            line: begin.line,
+            detail: "a session begins with `session.created`".to_owned(),
+        }));
+    }
+    Ok(Head::insert(tx, session)?)
+}
+
+fn gap(line: &Line, expected: u64) -> Stop<ReplayError> {
+    Stop::Refused(ReplayError::Gap {
+        line: line.line,
+        expected,
+        found: line.seq,
+    })
+}
+
+/// How many of the lines, from the first on, are stored already. All of them must be equal.
+fn compare(tx: &Tx<'_>, head: &Head, lines: &[Line]) -> Result<u64, Stop<ReplayError>> {
+    let chain: Vec<Segment> = event::segments(tx.conn, head)?;
+    let mut expected = lines.iter();
+    let mut equal = 0;
+    let mut divergent = None;
+    event::scan(tx.conn, &chain, lines[0].seq, |stored| {
+        let Some(line) = expected.next() else {
+            return false;
+        };
+        let same = stored.seq == line.seq
+            && stored.id == line.event.id.as_str()
+            && stored.epoch == line.epoch
+            && stored.created_ms == line.event.created_ms
+            && stored.type_name == line.event.body.type_name()
+            && stored.version == line.event.body.version()
+            && stored.body == line.event.text;
+        if same {
+            equal += 1;
+        } else {
+            divergent = Some(line.seq);
+        }
+        same
+    })?;
+    match divergent {
+        Some(seq) => Err(Stop::Refused(ReplayError::Divergent { seq })),
+        None => Ok(equal),
+    }
+}
+
+fn insert(work: &mut Work<'_>, line: &Line) -> Result<(), Stop<ReplayError>> {
+    if let Some(row) = event::by_id(work.tx.conn, &line.event.id)? {
+        return Err(Stop::Refused(ReplayError::BadEvent {
+            line: line.line,
+            detail: format!(
+                "event {} is in this store already, as seq {} of another log or place",
+                row.id, row.seq
+            ),
+        }));
+    }
+    work.fenced = line.epoch.is_some();
+    project(work, line.seq, &line.event).map_err(|stop| as_replay(line, stop))?;
+    event::insert(work.tx, work.head.sid, line.seq, line.epoch, &line.event)?;
+    work.head.head = Some(line.seq);
+    work.head.epoch = work.head.epoch.max(line.epoch.unwrap_or(0));
+    work.generation = work.head.generation;
+    Ok(())
+}
+
+fn as_replay(line: &Line, stop: AppendStop) -> Stop<ReplayError> {
+    match stop {
+        Stop::Failed(error) => Stop::Failed(error),
+        Stop::Refused(refusal) => Stop::Refused(ReplayError::BadEvent {
+            line: line.line,
+            detail: match refusal {
+                AppendError::Rejected { reason, .. } => reason,
+                other => other.to_string(),
+            },
+        }),
+    }
+}

@@ -1,0 +1,443 @@
+//! Rows as readers see them: sessions with their state (R4), inbox, claims, nodes, effects.
+
+use super::event;
+use super::head::{Head, WIDTH, head_columns, phase_of};
+use super::node::lease_left;
+use super::reader::ReadStop;
+use super::tx::{first, int, key, uint};
+use crate::api::{EffectRow, Fence, ProcessId};
+use crate::error::ReadError;
+use crate::status::*;
+use rusqlite::{Connection, Row, params};
+use std::collections::HashMap;
+use tenure_core::event::EventBody;
+use tenure_core::event::body::{Location, Phase};
+use tenure_core::id::*;
+use tenure_core::inbox::PendingInput;
+use tenure_core::model::ModelRef;
+
+/// What tells the living from the dead while rows are read.
+pub(super) struct Now<'a> {
+    pub(super) boot_ms: i64,
+    pub(super) wall_ms: i64,
+    pub(super) boot_id: String,
+    pub(super) is_gone: &'a dyn Fn(&str) -> bool,
+}
+
+/// A session with its owner's node, as the queries below select them.
+struct Seen {
+    head: Head,
+    eligible: bool,
+    node: Option<SeenNode>,
+}
+
+struct SeenNode {
+    name: String,
+    dead: bool,
+    boot_id: String,
+    lease_until: i64,
+}
+
+const SEEN: &str = concat!(
+    "SELECT ",
+    head_columns!(),
+    ", EXISTS (SELECT 1 FROM inbox i WHERE i.sid = s.sid AND i.state = 0 \
+        AND i.seq > coalesce(s.parked_through, -1)), \
+     n.name, n.state, n.boot_id, n.lease_until \
+     FROM session s LEFT JOIN node n ON n.incarnation = s.owner "
+);
+
+fn seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
+    let head = Head::read(row)?;
+    let name: Option<String> = row.get(WIDTH + 1)?;
+    let node = match name {
+        None => None,
+        Some(name) => Some(SeenNode {
+            name,
+            dead: row.get::<_, i64>(WIDTH + 2)? > 1,
+            boot_id: row.get(WIDTH + 3)?,
+            lease_until: row.get(WIDTH + 4)?,
+        }),
+    };
+    Ok(Seen {
+        eligible: row.get::<_, bool>(WIDTH)? && !head.dormant,
+        head,
+        node,
+    })
+}
+
+fn query(
+    conn: &Connection,
+    tail: &str,
+    params: impl rusqlite::Params,
+) -> rusqlite::Result<Vec<Seen>> {
+    let mut statement = conn.prepare_cached(&format!("{SEEN}{tail}"))?;
+    let rows = statement.query_map(params, seen)?;
+    rows.collect()
+}
+
+/// R4, P7: exactly one state for every session.
+fn state(seen: &Seen, now: &Now<'_>) -> Result<SessionState, BadId> {
+    let head = &seen.head;
+    if let Some(owner) = &head.owner
+        && let Some(node) = &seen.node
+        && !node.dead
+        && node.boot_id == now.boot_id
+        && !(now.is_gone)(owner)
+    {
+        let owner = Incarnation::parse(owner)?;
+        let left = lease_left(node.lease_until, now.boot_ms);
+        return Ok(if left > 0 {
+            SessionState::Owned {
+                owner,
+                node: node.name.clone(),
+                epoch: head.epoch,
+                phase: head.phase.unwrap_or(Phase::Safe),
+            }
+        } else {
+            SessionState::Waiting { owner, lease_ms: 0 }
+        });
+    }
+    if let Some(reason) = &head.quarantine {
+        return Ok(SessionState::Quarantined {
+            reason: reason.clone(),
+        });
+    }
+    let reason = if head.owner.is_some() {
+        "its owner is gone"
+    } else if head.execution.is_some() && !head.dormant {
+        "an execution is open"
+    } else if seen.eligible {
+        "input is waiting"
+    } else if head.pending > 0 || (head.dormant && head.execution.is_some()) {
+        return Ok(SessionState::Parked {
+            inputs: head.pending,
+        });
+    } else {
+        return Ok(SessionState::Idle);
+    };
+    Ok(SessionState::Claimable {
+        reason: reason.to_owned(),
+    })
+}
+
+fn session_row(seen: Seen, now: &Now<'_>) -> Result<SessionRow, ReadStop> {
+    let damaged = |bad: BadId| {
+        ReadStop::Error(ReadError::Damaged {
+            session: seen.head.id.clone(),
+            seq: seen.head.last(),
+            detail: bad.to_string(),
+        })
+    };
+    let state = state(&seen, now).map_err(damaged)?;
+    let execution = seen.head.execution.as_deref().map(ExecutionId::parse);
+    let execution = execution.transpose().map_err(damaged)?;
+    let parent = seen.head.forked_from.as_deref().map(SessionId::parse);
+    let parent = parent.transpose().map_err(damaged)?;
+    let head = seen.head;
+    Ok(SessionRow {
+        head: head.last(),
+        state,
+        execution,
+        forked_from: parent.zip(head.forked_through),
+        id: head.id,
+        title: head.title,
+        location: Location {
+            directory: head.directory,
+        },
+        model: ModelRef {
+            provider: head.provider,
+            model: head.model,
+        },
+        epoch: head.epoch,
+        last_outcome: head.last_outcome,
+        pending: head.pending,
+        usage: head.usage,
+        cost: head.cost,
+        cost_incomplete: head.cost_incomplete,
+        last_line: head.last_line,
+        generation: head.generation,
+        attempts: head.attempts,
+        created_ms: head.created_ms,
+        updated_ms: head.updated_ms,
+    })
+}
+
+pub(super) fn session(
+    conn: &Connection,
+    id: &SessionId,
+    now: &Now<'_>,
+) -> Result<Option<SessionRow>, ReadStop> {
+    let rows = query(conn, "WHERE s.id = ?1 AND s.deleted = 0", [id.as_str()])?;
+    rows.into_iter()
+        .next()
+        .map(|seen| session_row(seen, now))
+        .transpose()
+}
+
+/// Asks about each owner's lock at most once per query.
+fn remembering<'a>(
+    ask: &'a dyn Fn(&str) -> bool,
+    known: &'a std::cell::RefCell<HashMap<String, bool>>,
+) -> impl Fn(&str) -> bool + 'a {
+    move |owner| {
+        let mut known = known.borrow_mut();
+        match known.get(owner) {
+            Some(gone) => *gone,
+            None => {
+                let gone = ask(owner);
+                known.insert(owner.to_owned(), gone);
+                gone
+            }
+        }
+    }
+}
+
+fn all_rows(rows: Vec<Seen>, now: &Now<'_>) -> Result<Vec<SessionRow>, ReadStop> {
+    let known = std::cell::RefCell::default();
+    let ask = remembering(now.is_gone, &known);
+    let now = Now {
+        boot_ms: now.boot_ms,
+        wall_ms: now.wall_ms,
+        boot_id: now.boot_id.clone(),
+        is_gone: &ask,
+    };
+    rows.into_iter()
+        .map(|seen| session_row(seen, &now))
+        .collect()
+}
+
+pub(super) fn sessions(
+    conn: &Connection,
+    wanted: &SessionQuery,
+    now: &Now<'_>,
+) -> Result<Vec<SessionRow>, ReadStop> {
+    let limit = if wanted.limit == 0 { 100 } else { wanted.limit };
+    let page = params![
+        wanted.directory,
+        wanted.text.as_deref().map(like),
+        int(limit as u64),
+        int(wanted.offset as u64)
+    ];
+    let rows = query(
+        conn,
+        "WHERE s.deleted = 0 AND (?1 IS NULL OR s.directory = ?1) AND (?2 IS NULL \
+         OR s.title LIKE ?2 ESCAPE '\\' OR s.last_line LIKE ?2 ESCAPE '\\') \
+         ORDER BY s.activity DESC LIMIT ?3 OFFSET ?4",
+        page,
+    )?;
+    all_rows(rows, now)
+}
+
+/// A pattern that finds `text` itself anywhere.
+fn like(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for character in text.chars() {
+        if matches!(character, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// Oldest activity first, so that nobody starves.
+pub(super) fn claimable(
+    conn: &Connection,
+    limit: usize,
+    now: &Now<'_>,
+) -> Result<Vec<SessionRow>, ReadStop> {
+    let rows = query(
+        conn,
+        "WHERE s.busy = 1 AND s.deleted = 0 AND s.quarantine IS NULL ORDER BY s.activity",
+        [],
+    )?;
+    let mut rows = all_rows(rows, now)?;
+    rows.retain(|row| matches!(row.state, SessionState::Claimable { .. }));
+    rows.truncate(limit);
+    Ok(rows)
+}
+
+pub(super) fn inbox(conn: &Connection, id: &SessionId) -> Result<Vec<PendingInput>, ReadStop> {
+    let Some(head) = Head::load(conn, id)? else {
+        return Err(ReadError::UnknownSession(id.clone()).into());
+    };
+    let mut statement = conn.prepare_cached(
+        "SELECT i.seq, i.delivery, e.type, e.version, e.body, e.created_ms \
+         FROM inbox i JOIN event e ON e.key = ?2 + i.seq WHERE i.sid = ?1 AND i.state = 0 ORDER BY i.seq",
+    )?;
+    let mut rows = statement.query([head.sid, key(head.sid, 0)])?;
+    let mut pending = Vec::new();
+    while let Some(row) = rows.next()? {
+        let seq = uint(row.get(0)?);
+        let (name, version, body) = (
+            row.get::<_, String>(2)?,
+            row.get(3)?,
+            row.get::<_, String>(4)?,
+        );
+        let data = match EventBody::decode(&name, version, &body) {
+            Ok(EventBody::InputAdmitted(data)) => data,
+            other => {
+                let detail = match other {
+                    Err(bad) => bad.to_string(),
+                    Ok(_) => "it is not the input its inbox row says".to_owned(),
+                };
+                return Err(ReadError::Damaged {
+                    session: id.clone(),
+                    seq,
+                    detail,
+                }
+                .into());
+            }
+        };
+        pending.push(PendingInput {
+            input: data.input,
+            kind: data.kind,
+            delivery: match row.get::<_, i64>(1)? {
+                0 => tenure_core::event::body::Delivery::Steer,
+                _ => tenure_core::event::body::Delivery::Queue,
+            },
+            seq,
+            eligible: head.eligible(seq),
+            admitted_ms: row.get(5)?,
+        });
+    }
+    Ok(pending)
+}
+
+pub(super) fn effects(conn: &Connection, id: &SessionId) -> Result<Vec<EffectRow>, ReadStop> {
+    let Some(head) = Head::load(conn, id)? else {
+        return Err(ReadError::UnknownSession(id.clone()).into());
+    };
+    let mut statement = conn.prepare_cached(
+        "SELECT message, call, epoch, generation, pid, pid_start, boot_id FROM effect WHERE sid = ?1",
+    )?;
+    let rows = statement.query_map([head.sid], |row| {
+        let process = match row.get::<_, Option<u32>>(4)? {
+            None => None,
+            Some(pid) => Some(ProcessId {
+                pid,
+                pid_start: uint(row.get(5)?),
+                boot_id: row.get(6)?,
+            }),
+        };
+        Ok(EffectRow {
+            message: event::parse(0, &row.get::<_, String>(0)?, MessageId::parse)?,
+            call: CallId::new(row.get::<_, String>(1)?),
+            epoch: uint(row.get(2)?),
+            generation: uint(row.get(3)?),
+            process,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The claim's phase and wake flag while the fence's owner still holds it.
+pub(super) fn claim_phase(
+    conn: &Connection,
+    id: &SessionId,
+    fence: &Fence,
+) -> Result<Option<ClaimView>, ReadStop> {
+    let Some(head) = Head::load(conn, id)? else {
+        return Err(ReadError::UnknownSession(id.clone()).into());
+    };
+    let holds = head.epoch == fence.epoch
+        && head.owner.as_deref() == Some(fence.owner.as_str())
+        && head.claim_id.as_deref() == Some(fence.claim.as_str());
+    let Some(phase) = head.phase.filter(|_| holds) else {
+        return Ok(None);
+    };
+    Ok(Some(ClaimView {
+        phase,
+        wake_pending: super::claim::wake_pending(conn, head.sid)?,
+    }))
+}
+
+pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, ReadStop> {
+    let mut statement = conn.prepare_cached(
+        "SELECT s.claim_id, s.id, s.owner, s.epoch, s.phase, c.assistant_message_id, c.assistant_seq, \
+         c.recovery_input_id, c.recovery_error, c.wake_pending, s.attempts, n.lease_until, c.created_ms \
+         FROM claim c JOIN session s ON s.sid = c.sid LEFT JOIN node n ON n.incarnation = s.owner \
+         WHERE s.owner IS NOT NULL ORDER BY c.created_ms, s.sid",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let maybe_message = |i: usize| {
+            let text: Option<String> = row.get(i)?;
+            text.map(|text| event::parse(i, &text, MessageId::parse))
+                .transpose()
+        };
+        let left = row
+            .get::<_, Option<i64>>(11)?
+            .map_or(0, |until| lease_left(until, now.boot_ms));
+        Ok(ClaimRow {
+            id: event::parse(0, &row.get::<_, String>(0)?, ClaimId::parse)?,
+            session: event::parse(1, &row.get::<_, String>(1)?, SessionId::parse)?,
+            owner: event::parse(2, &row.get::<_, String>(2)?, Incarnation::parse)?,
+            epoch: uint(row.get(3)?),
+            phase: phase_of(row.get(4)?),
+            assistant_message_id: maybe_message(5)?,
+            assistant_seq: row.get::<_, Option<i64>>(6)?.map(uint),
+            recovery_input_id: maybe_message(7)?,
+            recovery_error: row.get(8)?,
+            wake_pending: row.get(9)?,
+            attempts: row.get(10)?,
+            expires_at: now.wall_ms.saturating_add(left),
+            time_created: row.get(12)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn nodes(conn: &Connection, now: &Now<'_>) -> Result<Vec<NodeRow>, ReadStop> {
+    let mut statement = conn.prepare_cached(
+        "SELECT incarnation, name, address, state, pid, lease_until, boot_id, \
+         (SELECT count(*) FROM session s WHERE s.owner = node.incarnation) \
+         FROM node WHERE state < 2 ORDER BY joined_ms, incarnation",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let same_boot = row.get::<_, String>(6)? == now.boot_id;
+        Ok(NodeRow {
+            incarnation: event::parse(0, &row.get::<_, String>(0)?, Incarnation::parse)?,
+            name: row.get(1)?,
+            address: row.get(2)?,
+            draining: row.get::<_, i64>(3)? == 1,
+            pid: row.get(4)?,
+            // The clock of another boot says nothing: that node is gone.
+            lease_ms: if same_boot {
+                lease_left(row.get(5)?, now.boot_ms)
+            } else {
+                -1
+            },
+            sessions: row.get(7)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The head of a session for a page, with the cursor checked.
+pub(super) fn head_for(
+    conn: &Connection,
+    id: &SessionId,
+    after: Option<u64>,
+) -> Result<Head, ReadStop> {
+    let Some(head) = Head::load(conn, id)? else {
+        return Err(ReadError::UnknownSession(id.clone()).into());
+    };
+    if let Some(after) = after
+        && head.head.is_none_or(|last| after > last)
+    {
+        return Err(ReadError::CursorBeyondHead {
+            session: id.clone(),
+            after,
+            head: head.last(),
+        }
+        .into());
+    }
+    Ok(head)
+}
+
+/// How many rows a table holds that a condition is true of.
+pub(super) fn count(conn: &Connection, sql: &str) -> rusqlite::Result<u64> {
+    first(conn, sql, [], |row| row.get::<_, i64>(0)).map(|n| uint(n.unwrap_or(0)))
+}
