@@ -120,127 +120,93 @@ pub(crate) fn flags(words: &[ShellWord]) -> Vec<Flag> {
     flags
 }
 
+/// Adds the words that one mark of the table finds.
 fn apply(mark: &Mark, words: &[ShellWord], flags: &mut Vec<Flag>) {
+    let operand = first_operand(words);
+    let command = operand
+        .and_then(|at| words.get(at))
+        .map_or("", |word| word.text.as_str());
     let mut flag = |index: usize, effect: Effect| {
-        let word = words
-            .get(index)
-            .map_or_else(|| words[0].text.clone(), |word| word.text.clone());
+        let shown = words.get(index).or(words.first());
+        let word = shown.map_or_else(String::new, |word| word.text.clone());
         flags.push(Flag {
             index,
             effect,
             word,
         });
     };
-    let arguments = || words.iter().enumerate().skip(1);
     match mark {
         Mark::Everything => flag(words.len(), Effect::Runs),
         Mark::Script => flag(script_index(words), Effect::Runs),
-        Mark::FirstWord(effect) => flag(first_operand(words).unwrap_or(words.len()), *effect),
-        Mark::Long(effect, options) => {
-            for (index, word) in arguments() {
-                let name = word.text.split('=').next().unwrap_or("");
-                if name.len() > 2
-                    && name.starts_with("--")
-                    && options.iter().any(|option| option.starts_with(name))
-                {
-                    flag(index, *effect);
-                }
-            }
-        }
-        Mark::Short(effect, letters) => {
-            for (index, word) in arguments() {
-                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(&c)) {
-                    flag(index, *effect);
-                }
-            }
-        }
-        Mark::ShortBeforeCommand(effect, letters) => {
-            for (index, word) in arguments().take_while(|(_, word)| word.text.starts_with('-')) {
-                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(&c)) {
-                    flag(index, *effect);
-                }
-            }
-        }
-        Mark::ShortIn(effect, names, letters) => {
-            let here =
-                first_operand(words).is_some_and(|at| names.contains(&words[at].text.as_str()));
-            for (index, word) in arguments().filter(|_| here) {
-                if is_cluster(&word.text) && word.text.contains(|c| letters.contains(&c)) {
-                    flag(index, *effect);
-                }
-            }
-        }
-        Mark::FirstCluster(effect, letters) => {
-            if words.get(1).is_some_and(|word| {
-                !word.text.starts_with('-') && word.text.contains(|c| letters.contains(&c))
-            }) {
-                flag(1, *effect);
-            }
-        }
-        Mark::Word(effect, options) => {
-            for (index, word) in arguments() {
-                let name = word
-                    .text
-                    .trim_start_matches('-')
-                    .split('=')
-                    .next()
-                    .unwrap_or("");
-                if word.text.starts_with('-') && options.contains(&name) {
-                    flag(index, *effect);
-                }
-            }
-        }
+        Mark::FirstWord(effect) => flag(operand.unwrap_or(words.len()), *effect),
         Mark::SubCommand(effect, names) => {
-            if let Some(index) = first_operand(words)
-                && names.contains(&words[index].text.as_str())
-            {
+            if let Some(index) = operand.filter(|_| names.contains(&command)) {
                 flag(index, *effect);
             }
         }
         Mark::OnlySubCommands(effect, names) => {
-            if let Some(index) = first_operand(words)
-                && !names.contains(&words[index].text.as_str())
-            {
+            if let Some(index) = operand.filter(|_| !names.contains(&command)) {
                 flag(index, *effect);
             }
         }
-        Mark::Containing(effect, parts) => {
-            for (index, word) in arguments() {
-                if parts.iter().any(|part| word.text.contains(part)) {
-                    flag(index, *effect);
-                }
-            }
-        }
-        Mark::Assigning => {
-            for (index, word) in arguments() {
-                let name = word.text.split(['=', '+', '[']).next().unwrap_or("");
-                if !word.literal || word.text.contains('[') || variables::is_sensitive(name) {
-                    flag(index, Effect::Loads);
-                }
-            }
-        }
-        Mark::Variables => {
-            for (index, word) in arguments() {
-                if !word.text.starts_with('-') && word.text.contains('=') {
-                    flag(index, Effect::Loads);
-                }
-            }
-        }
-        Mark::SedScript => {
-            for (index, word) in arguments() {
-                if !word.literal || scripts::sed_may_act(&word.text) {
-                    flag(index, Effect::Writes);
-                }
-            }
-        }
-        Mark::AwkProgram => {
-            for (index, word) in arguments() {
-                if !word.literal || scripts::awk_may_act(&word.text) {
-                    flag(index, Effect::Runs);
+        Mark::ShortIn(_, names, _) if !names.contains(&command) => {}
+        _ => {
+            let end = match mark {
+                Mark::ShortBeforeCommand(..) => operand.unwrap_or(words.len()),
+                Mark::FirstCluster(..) => 2,
+                _ => words.len(),
+            };
+            for (index, word) in words.iter().enumerate().take(end).skip(1) {
+                if let Some(effect) = effect_of(mark, word) {
+                    flag(index, effect);
                 }
             }
         }
     }
+}
+
+/// What a mark says about one argument, looked at by itself.
+fn effect_of(mark: &Mark, word: &ShellWord) -> Option<Effect> {
+    let text = word.text.as_str();
+    let (effect, found) = match mark {
+        Mark::Long(effect, options) => {
+            let name = text.split('=').next().unwrap_or("");
+            let long = name.len() > 2 && name.starts_with("--");
+            (
+                *effect,
+                long && options.iter().any(|option| option.starts_with(name)),
+            )
+        }
+        Mark::Short(effect, letters)
+        | Mark::ShortBeforeCommand(effect, letters)
+        | Mark::ShortIn(effect, _, letters) => (
+            *effect,
+            is_cluster(text) && text.contains(|c| letters.contains(&c)),
+        ),
+        Mark::FirstCluster(effect, letters) => (
+            *effect,
+            !text.starts_with('-') && text.contains(|c| letters.contains(&c)),
+        ),
+        Mark::Word(effect, options) => {
+            let name = text.trim_start_matches('-').split('=').next().unwrap_or("");
+            (*effect, text.starts_with('-') && options.contains(&name))
+        }
+        Mark::Containing(effect, parts) => (*effect, parts.iter().any(|part| text.contains(part))),
+        Mark::Assigning => {
+            let name = text.split(['=', '+', '[']).next().unwrap_or("");
+            let sensitive = text.contains('[') || variables::is_sensitive(name);
+            (Effect::Loads, !word.literal || sensitive)
+        }
+        Mark::Variables => (Effect::Loads, !text.starts_with('-') && text.contains('=')),
+        Mark::SedScript => (Effect::Writes, !word.literal || scripts::sed_may_act(text)),
+        Mark::AwkProgram => (Effect::Runs, !word.literal || scripts::awk_may_act(text)),
+        Mark::Everything
+        | Mark::Script
+        | Mark::FirstWord(_)
+        | Mark::SubCommand(..)
+        | Mark::OnlySubCommands(..) => return None,
+    };
+    found.then_some(effect)
 }
 
 /// `-abc`: one dash, then letters.
