@@ -182,7 +182,15 @@ pub fn plan(
         CompactionReason::Overflow => 10,
         CompactionReason::Threshold | CompactionReason::Manual => 4,
     };
-    let tail_budget = if window == 0 { 8_000 } else { window / share } * BYTES_PER_TOKEN;
+    let tail_budget = if window == 0 {
+        8_000
+    } else {
+        window / share * BYTES_PER_TOKEN
+    };
+    // Never more than a quarter of what there is: a window that is smaller than we were told, or a person
+    // who asks early, must be helped too.
+    let whole: u64 = state.entries.iter().map(|e| entry_bytes(e)).sum();
+    let tail_budget = tail_budget.min(whole / 4);
     let kept = kept_entries(state, tail_budget);
     let old = &state.entries[..state.entries.len() - kept];
     if !worth_it(old, &state.entries[old.len()..]) {

@@ -1,5 +1,7 @@
 //! Tests of the pure machines from outside: whole turns, properties, and the public fault cases they answer.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
 mod cases;
 mod checkpoint;
 mod compaction;
