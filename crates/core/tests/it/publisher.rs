@@ -79,7 +79,7 @@ fn play(journal: &mut Journal, stream: Vec<ProviderEvent>, batch: usize, superse
     for part in stream.chunks(batch) {
         let mut out = Output::default();
         let verdict = publisher.on(part.to_vec(), &mut out);
-        if batch % 2 == 0 {
+        if batch.is_multiple_of(2) {
             publisher.checkpoint(&mut out);
         }
         journal.all(out.durable);
