@@ -9,7 +9,9 @@ use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
 use tenure_store::follow::{FollowItem, follow};
-use tenure_store::{Append, AppendError, Committed, HookOp, Interrupt, Interrupted, ReadError, Store};
+use tenure_store::{
+    Append, AppendError, Committed, HookOp, Interrupt, Interrupted, ReadError, Store,
+};
 
 /// A session to be made.
 #[derive(Debug, Clone)]
@@ -140,7 +142,11 @@ impl Client {
     ///
     /// # Errors
     /// The session does not exist, or the text is not acceptable.
-    pub async fn admit(&self, session: &SessionId, prompt: Prompt) -> Result<Admission, EngineError> {
+    pub async fn admit(
+        &self,
+        session: &SessionId,
+        prompt: Prompt,
+    ) -> Result<Admission, EngineError> {
         let input = prompt
             .id
             .clone()
@@ -173,8 +179,13 @@ impl Client {
     ) -> Result<Admission, EngineError> {
         let input = MessageId::from_bits(self.env.next_bits());
         let location = Location { directory };
-        self.admit_kind(session, input, InputKind::Move { location }, Delivery::Steer)
-            .await
+        self.admit_kind(
+            session,
+            input,
+            InputKind::Move { location },
+            Delivery::Steer,
+        )
+        .await
     }
 
     async fn admit_kind(
@@ -256,7 +267,8 @@ impl Client {
     /// # Errors
     /// The session does not exist.
     pub async fn unpark(&self, session: &SessionId) -> Result<(), EngineError> {
-        self.append(session, Vec::new(), vec![HookOp::Unpark]).await?;
+        self.append(session, Vec::new(), vec![HookOp::Unpark])
+            .await?;
         Ok(())
     }
 
@@ -267,8 +279,12 @@ impl Client {
     pub async fn release(&self, session: &SessionId, by: &str) -> Result<(), EngineError> {
         let id = facts(self.env.as_ref()).event();
         let event = self.event(id, SessionReleased { by: by.to_owned() });
-        self.append(session, vec![event], vec![HookOp::Unquarantine, HookOp::Unpark])
-            .await?;
+        self.append(
+            session,
+            vec![event],
+            vec![HookOp::Unquarantine, HookOp::Unpark],
+        )
+        .await?;
         Ok(())
     }
 
@@ -284,7 +300,12 @@ impl Client {
         answer: PermissionAnswer,
         by: &str,
     ) -> Result<(), EngineError> {
-        let id = EventId::derived(&["permission.answered", session.as_str(), message.as_str(), call.as_str()]);
+        let id = EventId::derived(&[
+            "permission.answered",
+            session.as_str(),
+            message.as_str(),
+            call.as_str(),
+        ]);
         let event = self.event(
             id,
             PermissionAnswered {
@@ -296,9 +317,11 @@ impl Client {
         );
         match self.append(session, vec![event], Vec::new()).await {
             Ok(_) => Ok(()),
-            Err(EngineError::Append(AppendError::Conflict { .. })) => Err(EngineError::AlreadyAnswered {
-                session: session.clone(),
-            }),
+            Err(EngineError::Append(AppendError::Conflict { .. })) => {
+                Err(EngineError::AlreadyAnswered {
+                    session: session.clone(),
+                })
+            }
             Err(error) => Err(error),
         }
     }
@@ -307,7 +330,11 @@ impl Client {
     ///
     /// # Errors
     /// The session does not exist.
-    pub async fn select_model(&self, session: &SessionId, model: ModelRef) -> Result<(), EngineError> {
+    pub async fn select_model(
+        &self,
+        session: &SessionId,
+        model: ModelRef,
+    ) -> Result<(), EngineError> {
         self.setting(session, ModelSelected { model }).await
     }
 
@@ -330,7 +357,8 @@ impl Client {
         rules: &tenure_tools::permission::Rules,
     ) -> Result<(), EngineError> {
         let permissions = serde_json::to_value(rules).unwrap_or_default();
-        self.setting(session, PermissionsChanged { permissions }).await
+        self.setting(session, PermissionsChanged { permissions })
+            .await
     }
 
     /// Another title.
@@ -351,7 +379,8 @@ impl Client {
         body: impl Into<EventBody>,
     ) -> Result<(), EngineError> {
         let id = facts(self.env.as_ref()).event();
-        self.append(session, vec![self.event(id, body)], Vec::new()).await?;
+        self.append(session, vec![self.event(id, body)], Vec::new())
+            .await?;
         Ok(())
     }
 
@@ -368,7 +397,8 @@ impl Client {
             Some(through) => through,
             None => {
                 let row = self.store.session(parent).await?;
-                row.ok_or_else(|| ReadError::UnknownSession(parent.clone()))?.head
+                row.ok_or_else(|| ReadError::UnknownSession(parent.clone()))?
+                    .head
             }
         };
         let child = SessionId::from_bits(self.env.next_bits());

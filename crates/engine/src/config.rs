@@ -136,7 +136,9 @@ impl EngineConfig {
             )));
         }
         if self.tool_concurrency == 0 {
-            return Err(ConfigError("tool_concurrency must be at least 1".to_owned()));
+            return Err(ConfigError(
+                "tool_concurrency must be at least 1".to_owned(),
+            ));
         }
         Ok(())
     }

@@ -259,7 +259,9 @@ fn wake(shared: &Arc<Shared>, session: &SessionId) {
             let result = own(&task, &session).await;
             let again = {
                 let mut running = task.running();
-                running.get_mut(&session).is_some_and(|run| std::mem::take(&mut run.again))
+                running
+                    .get_mut(&session)
+                    .is_some_and(|run| std::mem::take(&mut run.again))
             };
             match result {
                 Ok(owned) => {

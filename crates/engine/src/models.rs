@@ -52,7 +52,11 @@ impl Models {
                 format!(
                     "This process has no provider `{}` for model {model}. Configured: {}.",
                     model.provider,
-                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    }
                 ),
             ));
         };

@@ -45,7 +45,10 @@ impl Node {
     }
 
     pub fn life(&self) -> Life {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.life
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// May something new be started? False once the lease could have ended, seen on the boot-time clock.
@@ -72,7 +75,8 @@ impl Node {
                 () = env.sleep(self.config.renew_every) => {}
             }
             let now = env.boot_ms();
-            let paused = now.saturating_sub(last_tick) > self.config.renew_every.as_millis() as u64 * 2;
+            let paused =
+                now.saturating_sub(last_tick) > self.config.renew_every.as_millis() as u64 * 2;
             last_tick = now;
             if paused {
                 // R13: freeze starts first, renew, then see whether we are still alive.
@@ -118,10 +122,11 @@ impl Node {
 
 async fn new_life(store: &dyn Store, config: &EngineConfig) -> Result<Life, EngineError> {
     let incarnation = Incarnation::from_bits(config.env.next_bits());
-    let address = config
-        .socket_dir
-        .as_ref()
-        .map(|dir| dir.join(format!("{incarnation}.sock")).display().to_string());
+    let address = config.socket_dir.as_ref().map(|dir| {
+        dir.join(format!("{incarnation}.sock"))
+            .display()
+            .to_string()
+    });
     store
         .join(NodeInfo {
             incarnation: incarnation.clone(),

@@ -53,14 +53,18 @@ impl OutcomeTracker {
                 self.delivered = true;
                 None
             }
-            EventBody::InputCancelled(e) if e.input == self.input => Some(Outcome::Cancelled {
-                by: e.by.clone(),
-            }),
+            EventBody::InputCancelled(e) if e.input == self.input => {
+                Some(Outcome::Cancelled { by: e.by.clone() })
+            }
             EventBody::ExecutionSucceeded(_) if self.delivered => Some(Outcome::Succeeded),
-            EventBody::ExecutionFailed(e) if self.delivered => Some(Outcome::Failed(e.error.clone())),
+            EventBody::ExecutionFailed(e) if self.delivered => {
+                Some(Outcome::Failed(e.error.clone()))
+            }
             // What waits behind a failed or interrupted execution is parked with it (R4).
             EventBody::ExecutionFailed(_) => Some(Outcome::StoppedBeforeStart),
-            EventBody::ExecutionInterrupted(e) if self.delivered => Some(Outcome::Interrupted(e.reason)),
+            EventBody::ExecutionInterrupted(e) if self.delivered => {
+                Some(Outcome::Interrupted(e.reason))
+            }
             EventBody::ExecutionInterrupted(_) => Some(Outcome::StoppedBeforeStart),
             EventBody::InterruptRequested(e) if e.execution.is_none() && !self.delivered => {
                 Some(Outcome::StoppedBeforeStart)

@@ -64,7 +64,11 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
     if isolated(shared, session).await? {
         return Ok(Owned::Isolated);
     }
-    let tenure = match shared.store.acquire(session, &life.incarnation, false).await? {
+    let tenure = match shared
+        .store
+        .acquire(session, &life.incarnation, false)
+        .await?
+    {
         Acquire::Acquired(tenure) => tenure,
         Acquire::Held { owner, .. } => return Ok(Owned::Held { owner }),
         Acquire::Quarantined { reason } => return Ok(Owned::Quarantined { reason }),
@@ -161,7 +165,10 @@ async fn begin(
 async fn set_aside(writer: &Writer, error: &ReadError) -> Result<(), DrainError> {
     let reason = format!("{error}. Export what can be read, or fork from an earlier point.");
     writer
-        .append(Batch::settle(Vec::new(), vec![HookOp::Quarantine { reason }]))
+        .append(Batch::settle(
+            Vec::new(),
+            vec![HookOp::Quarantine { reason }],
+        ))
         .await?;
     Ok(())
 }
@@ -178,7 +185,8 @@ impl Runner {
                 .any(|e| matches!(e.as_ref(), Entry::Input { id, .. } if id == input))
         };
         let recovered =
-            recover::settle_takeover(&self.writer, &self.session, tenure, &pending, &consumed).await?;
+            recover::settle_takeover(&self.writer, &self.session, tenure, &pending, &consumed)
+                .await?;
         tracing::info!(session = %self.session, ?recovered, "recovered");
         match recovered {
             Recovered::GoOn => Ok(true),
@@ -196,7 +204,9 @@ impl Runner {
             let ended = self.drain_watched().await;
             let env = self.shared.config.env.clone();
             match ended {
-                Ok(DrainEnd::Idle | DrainEnd::Failed | DrainEnd::HandedOver) => return Ok(Owned::Ended),
+                Ok(DrainEnd::Idle | DrainEnd::Failed | DrainEnd::HandedOver) => {
+                    return Ok(Owned::Ended);
+                }
                 Err(Stopped::Drain(DrainError::Lost)) => {
                     self.tools.stop(env.as_ref(), Duration::ZERO).await;
                     tracing::warn!(session = %self.session, "lost tenure; nothing more is written");
@@ -352,7 +362,12 @@ impl Runner {
     async fn quarantine(&self, error: &EngineError) -> Result<Owned, EngineError> {
         let reason = format!("its end could not be recorded: {error}");
         self.writer
-            .append(Batch::settle(Vec::new(), vec![HookOp::Quarantine { reason: reason.clone() }]))
+            .append(Batch::settle(
+                Vec::new(),
+                vec![HookOp::Quarantine {
+                    reason: reason.clone(),
+                }],
+            ))
             .await?;
         Ok(Owned::Quarantined { reason })
     }

@@ -61,7 +61,9 @@ pub fn changed(instructions: &str) -> String {
     if instructions.is_empty() {
         return "The instruction files were removed; what they said no longer applies.".to_owned();
     }
-    format!("The instruction files changed. From now on these apply instead of the earlier ones:\n\n{instructions}")
+    format!(
+        "The instruction files changed. From now on these apply instead of the earlier ones:\n\n{instructions}"
+    )
 }
 
 fn environment(workspace: &Path, now_ms: i64) -> String {
@@ -131,7 +133,11 @@ fn read_instructions(workspace: &Path, user_folder: Option<&Path>, extra: &[Stri
     }
     for file in instruction_files(workspace, user_folder) {
         if out.len() >= TOTAL_MAX {
-            let _ = writeln!(out, "[{} was left out: too much instruction text]", file.display());
+            let _ = writeln!(
+                out,
+                "[{} was left out: too much instruction text]",
+                file.display()
+            );
             continue;
         }
         let Ok(bytes) = std::fs::read(&file) else {
@@ -140,9 +146,19 @@ fn read_instructions(workspace: &Path, user_folder: Option<&Path>, extra: &[Stri
         let text = String::from_utf8_lossy(&bytes);
         let limit = FILE_MAX.min(TOTAL_MAX - out.len());
         let end = text.floor_char_boundary(limit.min(text.len()));
-        let _ = writeln!(out, "Instructions from {}:\n{}", file.display(), &text[..end]);
+        let _ = writeln!(
+            out,
+            "Instructions from {}:\n{}",
+            file.display(),
+            &text[..end]
+        );
         if end < text.len() {
-            let _ = writeln!(out, "[{} bytes of {} were cut]", text.len() - end, file.display());
+            let _ = writeln!(
+                out,
+                "[{} bytes of {} were cut]",
+                text.len() - end,
+                file.display()
+            );
         }
     }
     out
@@ -161,7 +177,10 @@ pub fn title_from(prompt: &str) -> String {
         return clean;
     }
     let cut: String = clean.chars().take(MAX - 1).collect();
-    let end = cut.rfind(' ').filter(|at| *at > MAX / 2).unwrap_or(cut.len());
+    let end = cut
+        .rfind(' ')
+        .filter(|at| *at > MAX / 2)
+        .unwrap_or(cut.len());
     format!("{}…", &cut[..end])
 }
 
@@ -190,7 +209,10 @@ mod tests {
         std::fs::write(root.join("repo/sub").join(FILE), "x".repeat(FILE_MAX + 5)).unwrap();
         let got = assemble(&root.join("repo/sub"), Some(&root.join("user")), &[], 0);
         let at = |needle: &str| got.instructions.find(needle);
-        assert!(at("outside").is_none(), "a file above the repository is not the project's");
+        assert!(
+            at("outside").is_none(),
+            "a file above the repository is not the project's"
+        );
         assert!(at("from-user") < at("from-root"));
         assert!(at("5 bytes of").is_some());
         assert!(got.parts[1].contains("branch main"), "{}", got.parts[1]);
@@ -201,7 +223,10 @@ mod tests {
     fn titles_are_short_and_cut_at_a_word() {
         assert_eq!(title_from("\n  fix the bug  \nmore"), "fix the bug");
         let long = title_from(&"word ".repeat(40));
-        assert!(long.chars().count() <= 60 && long.ends_with("word…"), "{long}");
+        assert!(
+            long.chars().count() <= 60 && long.ends_with("word…"),
+            "{long}"
+        );
         assert_eq!(title_from(""), "untitled");
     }
 }

@@ -26,7 +26,10 @@ pub(crate) enum Recovered {
 }
 
 /// Kills what a lost owner left running, with its identity verified, before anything new starts.
-pub(crate) async fn kill_leftovers(store: &dyn Store, session: &SessionId) -> Result<(), DrainError> {
+pub(crate) async fn kill_leftovers(
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<(), DrainError> {
     for row in store.effects(session).await? {
         let Some(process) = row.process else { continue };
         let killed = tokio::task::spawn_blocking(move || {
@@ -34,8 +37,12 @@ pub(crate) async fn kill_leftovers(store: &dyn Store, session: &SessionId) -> Re
         })
         .await;
         match killed {
-            Ok(Ok(found)) => tracing::info!(%session, call = %row.call, ?found, "looked for a leftover tool process"),
-            Ok(Err(error)) => tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended"),
+            Ok(Ok(found)) => {
+                tracing::info!(%session, call = %row.call, ?found, "looked for a leftover tool process")
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended")
+            }
             Err(error) => tracing::warn!(%session, %error, "looking for a leftover failed"),
         }
     }
@@ -81,7 +88,9 @@ pub(crate) async fn settle_takeover(
                 if !pending.contains(&input) && !done(&input) {
                     events.push(synthetic(&input, CONTINUATION_AFTER_CRASH));
                 }
-                ops.push(HookOp::Continuation { input: input.clone() });
+                ops.push(HookOp::Continuation {
+                    input: input.clone(),
+                });
                 Recovered::Continue(input)
             }
             None => Recovered::GoOn,
@@ -148,7 +157,10 @@ fn interrupt_batch(turn: &TurnState, session: &SessionId, pending: &[MessageId])
 
 /// The end of a drain budget: settles an open step as stopped by a shutdown and leaves the session
 /// claimable, with words for the model. Uncharged (R11).
-pub(crate) async fn settle_shutdown(writer: &Writer, session: &SessionId) -> Result<(), DrainError> {
+pub(crate) async fn settle_shutdown(
+    writer: &Writer,
+    session: &SessionId,
+) -> Result<(), DrainError> {
     writer
         .append_with(|turn| Some(shutdown_batch(turn, session)))
         .await?;
@@ -218,7 +230,9 @@ fn cancel_continuation(
         .map(|step| continuation_id(session, step.message.as_str()));
     pending
         .iter()
-        .filter(|input| Some(*input) == of_step.as_ref() || Some(*input) == tenure.continuation.as_ref())
+        .filter(|input| {
+            Some(*input) == of_step.as_ref() || Some(*input) == tenure.continuation.as_ref()
+        })
         .map(cancelled)
         .collect()
 }

@@ -103,13 +103,19 @@ impl Runner {
         };
         // Rules nobody can read must not widen anything: the defaults ask, and headless denies.
         let rules = serde_json::from_value(settings.permissions.clone()).unwrap_or_default();
-        *self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = rules;
+        *self
+            .rules
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = rules;
     }
 
     /// Compacts if it is due, then runs one step.
     async fn next_step(&mut self) -> Result<Option<DrainEnd>, DrainError> {
         let Some(settings) = self.state.settings.clone() else {
-            let error = SessionError::new("unusable", "The session's log does not begin with its creation");
+            let error = SessionError::new(
+                "unusable",
+                "The session's log does not begin with its creation",
+            );
             return self.fail(error).await.map(Some);
         };
         let model = match self.shared.models.resolve(&settings.model) {
@@ -119,7 +125,10 @@ impl Runner {
         if self.shared.config.auto_compaction
             && tenure_core::compaction::due(&self.state, &model.info.limits)
         {
-            match self.compact(CompactionReason::Threshold, None, &model).await? {
+            match self
+                .compact(CompactionReason::Threshold, None, &model)
+                .await?
+            {
                 compact::Compacted::Done => return Ok(None),
                 // Too big as it is: let the provider judge.
                 compact::Compacted::NothingOld(_) => {}
@@ -140,7 +149,11 @@ impl Runner {
             only_when_idle: true,
             park: false,
         };
-        match self.writer.append(Batch::start(events, vec![release])).await {
+        match self
+            .writer
+            .append(Batch::start(events, vec![release]))
+            .await
+        {
             Ok(_) => Ok(Some(DrainEnd::Idle)),
             Err(AppendError::NotIdle { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -164,7 +177,9 @@ impl Runner {
             only_when_idle: false,
             park: true,
         };
-        self.writer.append(Batch::start(events, vec![release])).await?;
+        self.writer
+            .append(Batch::start(events, vec![release]))
+            .await?;
         Ok(DrainEnd::Failed)
     }
 
@@ -174,7 +189,9 @@ impl Runner {
             only_when_idle: false,
             park: false,
         };
-        self.writer.append(Batch::start(Vec::new(), vec![release])).await?;
+        self.writer
+            .append(Batch::start(Vec::new(), vec![release]))
+            .await?;
         Ok(DrainEnd::HandedOver)
     }
 }

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::{EventId, SessionId};
 use tenure_core::turn::TurnState;
-use tenure_store::{
-    Append, AppendError, Committed, Fence, Guard, HookOp, Lane, Store,
-};
+use tenure_store::{Append, AppendError, Committed, Fence, Guard, HookOp, Lane, Store};
 
 /// What only the holder of the slot may use.
 #[derive(Debug)]

@@ -32,7 +32,12 @@ impl Runner {
             model: model.reference.clone(),
             protocol: model.provider.protocol().to_owned(),
         };
-        let publisher = self.writer.turn().step.as_ref().map(|step| Publisher::new(step, at));
+        let publisher = self
+            .writer
+            .turn()
+            .step
+            .as_ref()
+            .map(|step| Publisher::new(step, at));
         let Some(mut publisher) = publisher else {
             return Err(DrainError::Lost);
         };
@@ -50,8 +55,11 @@ impl Runner {
                 let error = ProviderError::new(ErrorClass::Protocol, violation.clone());
                 let end = StreamEnd::Failed(error);
                 let events = publisher.close(&end, false, |u| price(model, u));
-                self.writer.append(Batch::settle(events, Vec::new())).await?;
-                self.tools.launch_pending(&self.call_context(), &self.writer);
+                self.writer
+                    .append(Batch::settle(events, Vec::new()))
+                    .await?;
+                self.tools
+                    .launch_pending(&self.call_context(), &self.writer);
                 Ok(AttemptOutcome::Violated(violation))
             }
         }
@@ -130,7 +138,8 @@ impl Runner {
         };
         self.writer.append(batch).await?;
         if !only_text {
-            self.tools.launch_pending(&self.call_context(), &self.writer);
+            self.tools
+                .launch_pending(&self.call_context(), &self.writer);
         }
         Ok(())
     }
@@ -153,7 +162,12 @@ impl Runner {
         let called = events
             .iter()
             .any(|e| matches!(e, EventBody::ToolCalled(call) if !call.executed))
-            || self.writer.turn().step.as_ref().is_some_and(|s| s.attempt_called(attempt));
+            || self
+                .writer
+                .turn()
+                .step
+                .as_ref()
+                .is_some_and(|s| s.attempt_called(attempt));
         let error = error.clone();
         let verdict = if called {
             Retry::GiveUp(None)
@@ -171,8 +185,11 @@ impl Runner {
             self.writer.append(Batch::start(events, Vec::new())).await?;
             return Ok(AttemptOutcome::Retry { delay_ms });
         }
-        self.writer.append(Batch::settle(events, Vec::new())).await?;
-        self.tools.launch_pending(&self.call_context(), &self.writer);
+        self.writer
+            .append(Batch::settle(events, Vec::new()))
+            .await?;
+        self.tools
+            .launch_pending(&self.call_context(), &self.writer);
         let why = match verdict {
             Retry::GiveUp(why) => why,
             Retry::After(_) => None,
@@ -187,7 +204,11 @@ impl Runner {
                 let mut after = turn.clone();
                 after.preview(&events);
                 let mut events = events;
-                match after.step.as_ref().filter(|_| super::step::nothing_open(&after)) {
+                match after
+                    .step
+                    .as_ref()
+                    .filter(|_| super::step::nothing_open(&after))
+                {
                     Some(step) => {
                         events.push(tenure_core::turn::settle::end_step(step));
                         Some(super::step::step_over(events))
@@ -206,7 +227,8 @@ impl Runner {
             self.cut_in_a_row = 0;
             return Ok(AttemptOutcome::StepOver);
         }
-        self.tools.launch_pending(&self.call_context(), &self.writer);
+        self.tools
+            .launch_pending(&self.call_context(), &self.writer);
         Ok(AttemptOutcome::AwaitTools)
     }
 
@@ -249,5 +271,9 @@ fn refuse_nothing(end: StreamEnd, publisher: &Publisher) -> StreamEnd {
 }
 
 pub(super) fn price(model: &Model, usage: &tenure_core::Usage) -> Option<u64> {
-    model.info.price.as_ref().map(|price| price.micro_dollars(usage))
+    model
+        .info
+        .price
+        .as_ref()
+        .map(|price| price.micro_dollars(usage))
 }

@@ -17,7 +17,10 @@ use tenure_store::{AppendError, HookOp};
 
 impl Runner {
     /// Takes what may enter at this boundary. True when something was taken or has to be looked at again.
-    pub(super) async fn admit_from_inbox(&mut self, boundary: Boundary) -> Result<bool, DrainError> {
+    pub(super) async fn admit_from_inbox(
+        &mut self,
+        boundary: Boundary,
+    ) -> Result<bool, DrainError> {
         let inbox = self.shared.store.inbox(&self.session).await?;
         match take(&inbox, boundary, self.resume.as_ref()) {
             Take::Nothing if boundary == Boundary::Recovering => {
@@ -130,7 +133,9 @@ impl Runner {
                     Some(Ok(model)) => {
                         // A manual compaction that fails says so in the log and stops nothing else.
                         let input = Some(pending.input.clone());
-                        let outcome = self.compact(CompactionReason::Manual, input, &model).await?;
+                        let outcome = self
+                            .compact(CompactionReason::Manual, input, &model)
+                            .await?;
                         if let Compacted::Failed(error) = outcome {
                             tracing::warn!(session = %self.session, %error, "compaction failed");
                         }
@@ -183,7 +188,9 @@ impl Runner {
             HookOp::ReplaceAttachment { from: generation },
         ];
         match self.writer.append(Batch::start(events, ops)).await {
-            Ok(_) | Err(AppendError::InboxChanged { .. } | AppendError::StaleAttachment { .. }) => Ok(()),
+            Ok(_) | Err(AppendError::InboxChanged { .. } | AppendError::StaleAttachment { .. }) => {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }

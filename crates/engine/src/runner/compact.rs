@@ -32,7 +32,12 @@ pub(super) enum Compacted {
 impl Runner {
     /// The last step did not fit: one compaction, then the step again; a second overflow is the end.
     pub(super) async fn compact_after_overflow(&mut self) -> Result<Option<DrainEnd>, DrainError> {
-        let model = match self.state.settings.as_ref().map(|s| self.shared.models.resolve(&s.model)) {
+        let model = match self
+            .state
+            .settings
+            .as_ref()
+            .map(|s| self.shared.models.resolve(&s.model))
+        {
             Some(Ok(model)) => model,
             Some(Err(error)) => return self.fail(error).await.map(Some),
             None => return Err(DrainError::Lost),
@@ -48,7 +53,10 @@ impl Runner {
                         model with a larger window, or fork the session from an earlier point.";
             return self.fail(overflow(text.to_owned())).await.map(Some);
         }
-        match self.compact(CompactionReason::Overflow, None, &model).await? {
+        match self
+            .compact(CompactionReason::Overflow, None, &model)
+            .await?
+        {
             Compacted::Done => {
                 self.again = true;
                 Ok(None)
@@ -101,7 +109,8 @@ impl Runner {
             let cost = usage.as_ref().and_then(|u| super::attempt::price(model, u));
             let error = match result {
                 Ok(summary) => {
-                    self.end_compaction(compaction, summary, &planned, usage, cost).await?;
+                    self.end_compaction(compaction, summary, &planned, usage, cost)
+                        .await?;
                     return Ok(Compacted::Done);
                 }
                 Err(error) => error,
@@ -221,7 +230,9 @@ impl Runner {
         let promote = HookOp::Promote {
             input: input.clone(),
         };
-        self.writer.append(Batch::start(events, vec![promote])).await?;
+        self.writer
+            .append(Batch::start(events, vec![promote]))
+            .await?;
         Ok(())
     }
 
@@ -270,7 +281,9 @@ fn usable_summary(text: String, finish: Option<Finish>) -> Result<String, Provid
             "The summary was cut off by the connection",
         )),
         Some(Finish::Length) => refuse("The summary ran into its output limit"),
-        Some(Finish::ContentFilter) => refuse("The summary was stopped by the provider's content policy"),
+        Some(Finish::ContentFilter) => {
+            refuse("The summary was stopped by the provider's content policy")
+        }
         Some(_) if text.trim().is_empty() => refuse("The model returned an empty summary"),
         Some(_) => Ok(text),
     }

@@ -33,13 +33,16 @@ impl CallTask {
         };
         match evaluate(&self.rules(), self.name(), &accesses, &cx.workspace) {
             Verdict::Allow => Ok(Ok(accesses)),
-            Verdict::Deny { reason } => {
-                Ok(Err(self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))))
-            }
+            Verdict::Deny { reason } => Ok(Err(
+                self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))
+            )),
             Verdict::Ask { question } => match self.cx.shared.config.approvals {
                 Approvals::Headless => {
                     let reason = deny_headless(&question);
-                    Ok(Err(self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))))
+                    Ok(Err(self.failure(
+                        ToolFailure::Denied,
+                        &format!("Denied: {reason}"),
+                    )))
                 }
                 Approvals::Wait => self.ask(&question, accesses).await,
             },

@@ -38,7 +38,11 @@ pub(super) enum AttemptOutcome {
 impl Runner {
     /// Runs one step to its terminal.
     pub(super) async fn step(&mut self, model: &Model) -> Result<Option<DrainEnd>, DrainError> {
-        let number = if self.again { self.state.step.max(1) } else { self.state.step + 1 };
+        let number = if self.again {
+            self.state.step.max(1)
+        } else {
+            self.state.step + 1
+        };
         let last = number >= self.max_steps();
         let request = build(&self.state, &self.request_plan(model, last));
         let encoded = match model.provider.encode(&request) {
@@ -60,14 +64,21 @@ impl Runner {
         let enter = HookOp::Enter {
             message: Some(message.clone()),
         };
-        self.writer.append(Batch::start(events, vec![enter])).await?;
+        self.writer
+            .append(Batch::start(events, vec![enter]))
+            .await?;
         self.again = false;
         self.tools.begin_step();
         self.attempts(model, message, encoded).await
     }
 
     fn max_steps(&self) -> u32 {
-        match self.state.settings.as_ref().map_or(0, |s| s.limits.max_steps) {
+        match self
+            .state
+            .settings
+            .as_ref()
+            .map_or(0, |s| s.limits.max_steps)
+        {
             0 => self.shared.config.max_steps,
             limit => limit,
         }
@@ -108,7 +119,10 @@ impl Runner {
     ) -> Result<Option<DrainEnd>, DrainError> {
         let mut attempt = 1;
         loop {
-            match self.attempt(model, &message, attempt, encoded.clone()).await? {
+            match self
+                .attempt(model, &message, attempt, encoded.clone())
+                .await?
+            {
                 AttemptOutcome::StepOver => return Ok(None),
                 AttemptOutcome::AwaitTools => {
                     self.tools.wait_idle().await?;
@@ -120,7 +134,9 @@ impl Runner {
                     self.shared.config.env.sleep(wait).await;
                     attempt += 1;
                     let started = self.attempt_started(&message, attempt, model, &encoded);
-                    self.writer.append(Batch::start(vec![started], Vec::new())).await?;
+                    self.writer
+                        .append(Batch::start(vec![started], Vec::new()))
+                        .await?;
                 }
                 AttemptOutcome::Failed(error, why) => {
                     self.tools.wait_idle().await?;
@@ -138,7 +154,11 @@ impl Runner {
 
     async fn end_step(&mut self) -> Result<(), DrainError> {
         self.writer
-            .append_with(|turn| turn.step.as_ref().map(|step| step_over(vec![end_step(step)])))
+            .append_with(|turn| {
+                turn.step
+                    .as_ref()
+                    .map(|step| step_over(vec![end_step(step)]))
+            })
             .await?;
         self.cut_in_a_row = 0;
         Ok(())
@@ -181,7 +201,12 @@ impl Runner {
         if called && error.class.retryable() {
             self.cut_in_a_row += 1;
             let random = self.shared.config.env.random();
-            match self.shared.config.retry.decide(&error, self.cut_in_a_row, random) {
+            match self
+                .shared
+                .config
+                .retry
+                .decide(&error, self.cut_in_a_row, random)
+            {
                 Retry::After(delay_ms) => {
                     let note = InputAdmitted {
                         input: continuation_id(&self.session, message.as_str()),

@@ -19,9 +19,7 @@ use tenure_store::{AppendError, HookOp, ProcessId};
 use tenure_tools::permission::Rules;
 use tenure_tools::seen::SeenFiles;
 use tenure_tools::todo::TodoList;
-use tenure_tools::{
-    ProgressSink, SpawnSink, Tool, ToolCx, ToolError, ToolOutput, Truncation,
-};
+use tenure_tools::{ProgressSink, SpawnSink, Tool, ToolCx, ToolError, ToolOutput, Truncation};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -104,7 +102,11 @@ impl ToolRunner {
             let done = Done {
                 running: self.running.clone(),
             };
-            let (slots, abort, fault) = (self.slots.clone(), self.abort.clone(), self.fault_in.clone());
+            let (slots, abort, fault) = (
+                self.slots.clone(),
+                self.abort.clone(),
+                self.fault_in.clone(),
+            );
             cx.shared.config.env.spawn(Box::pin(async move {
                 let _done = done;
                 let work = async {
@@ -146,7 +148,11 @@ impl ToolRunner {
     }
 
     /// Stops every call: asks, waits `grace`, then drops what is left (which kills its processes).
-    pub async fn stop(&mut self, env: &dyn crate::environment::Environment, grace: std::time::Duration) {
+    pub async fn stop(
+        &mut self,
+        env: &dyn crate::environment::Environment,
+        grace: std::time::Duration,
+    ) {
         self.cancel.cancel();
         let mut running = self.running.subscribe();
         tokio::select! {
@@ -216,7 +222,9 @@ impl CallTask {
     async fn run(self) -> Result<(), DrainError> {
         if self.cx.last_step {
             let text = "Not executed: tools cannot be called in the last step of a turn";
-            return self.settle(self.failure(ToolFailure::NotExecuted, text), None).await;
+            return self
+                .settle(self.failure(ToolFailure::NotExecuted, text), None)
+                .await;
         }
         let Some(tool) = self.cx.shared.tools.get(&self.name) else {
             let error = ToolError::UnknownTool {
@@ -224,19 +232,28 @@ impl CallTask {
                 near: self.cx.shared.tools.names().map(str::to_owned).collect(),
             };
             return self
-                .settle(self.failure(ToolFailure::NotExecuted, &error.to_string()), None)
+                .settle(
+                    self.failure(ToolFailure::NotExecuted, &error.to_string()),
+                    None,
+                )
                 .await;
         };
         let input: serde_json::Value = match serde_json::from_str(&self.input) {
             Ok(input) => input,
             Err(error) => {
                 let text = format!("Not executed: the input is not JSON ({error})");
-                return self.settle(self.failure(ToolFailure::NotExecuted, &text), None).await;
+                return self
+                    .settle(self.failure(ToolFailure::NotExecuted, &text), None)
+                    .await;
             }
         };
         let tool_cx = match self.tool_cx() {
             Ok(cx) => cx,
-            Err(text) => return self.settle(self.failure(ToolFailure::NotExecuted, &text), None).await,
+            Err(text) => {
+                return self
+                    .settle(self.failure(ToolFailure::NotExecuted, &text), None)
+                    .await;
+            }
         };
         let granted = match self.permission(tool.as_ref(), &tool_cx, &input).await? {
             Ok(granted) => granted,
@@ -263,10 +280,16 @@ impl CallTask {
             self.call.to_string(),
             workspace,
             config.output_dir.join(self.cx.session.as_str()),
-            config.guardian.clone().with_lease(self.cx.life.lease.clone()),
+            config
+                .guardian
+                .clone()
+                .with_lease(self.cx.life.lease.clone()),
         )
         .map_err(|error| {
-            format!("Not executed: the workspace {} cannot be used: {error}", workspace.display())
+            format!(
+                "Not executed: the workspace {} cannot be used: {error}",
+                workspace.display()
+            )
         })?;
         cx.cancel = self.cancel.clone();
         cx.env_remove.clone_from(&config.secret_env);
@@ -278,7 +301,11 @@ impl CallTask {
     }
 
     fn progress_sink(&self) -> ProgressSink {
-        let (hub, session, call) = (self.cx.shared.hub.clone(), self.cx.session.clone(), self.call.clone());
+        let (hub, session, call) = (
+            self.cx.shared.hub.clone(),
+            self.cx.session.clone(),
+            self.call.clone(),
+        );
         ProgressSink::new(move |progress| {
             hub.send(
                 &session,
@@ -293,7 +320,8 @@ impl CallTask {
 
     /// The process is recorded before the command begins, so that a successor can find it.
     fn spawn_sink(&self) -> SpawnSink {
-        let (writer, message, call) = (self.writer.clone(), self.message.clone(), self.call.clone());
+        let (writer, message, call) =
+            (self.writer.clone(), self.message.clone(), self.call.clone());
         let node = self.cx.shared.clone();
         SpawnSink::new(move |spawned| {
             let op = HookOp::EffectProcess {
@@ -338,13 +366,21 @@ impl CallTask {
         Ok(())
     }
 
-    async fn execute(&self, tool: Arc<dyn Tool>, cx: ToolCx, input: serde_json::Value) -> Settlement {
+    async fn execute(
+        &self,
+        tool: Arc<dyn Tool>,
+        cx: ToolCx,
+        input: serde_json::Value,
+    ) -> Settlement {
         let run = AssertUnwindSafe(async move { tool.run(cx, input).await }).catch_unwind();
         let body = match run.await {
             Ok(Ok(output)) => self.success(output),
             Ok(Err(error)) => self.error(error),
             Err(_) => {
-                let text = format!("The tool {} failed by a fault of its own (it panicked)", self.name);
+                let text = format!(
+                    "The tool {} failed by a fault of its own (it panicked)",
+                    self.name
+                );
                 self.failure(ToolFailure::Failed, &text)
             }
         };
@@ -387,7 +423,12 @@ impl CallTask {
         self.failed(failure, text.to_owned(), None)
     }
 
-    fn failed(&self, failure: ToolFailure, text: String, truncation: Option<&Truncation>) -> EventBody {
+    fn failed(
+        &self,
+        failure: ToolFailure,
+        text: String,
+        truncation: Option<&Truncation>,
+    ) -> EventBody {
         ToolFailed {
             message: self.message.clone(),
             call: self.call.clone(),
@@ -411,7 +452,9 @@ impl CallTask {
         let appended = self
             .writer
             .append_with(move |turn| {
-                let open = turn.call(&call).is_some_and(|c| c.status != CallStatus::Settled);
+                let open = turn
+                    .call(&call)
+                    .is_some_and(|c| c.status != CallStatus::Settled);
                 open.then(|| Batch::settle(vec![body], vec![op]))
             })
             .await;
@@ -426,7 +469,11 @@ impl CallTask {
     }
 
     pub(super) fn rules(&self) -> Rules {
-        self.cx.rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cx
+            .rules
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn name(&self) -> &str {

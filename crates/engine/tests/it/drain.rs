@@ -1,0 +1,150 @@
+//! The drain loop: promotion, steps, tools, retries, terminals.
+
+use crate::support::*;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_core::event::EventBody;
+use tenure_core::request::RequestMessage;
+use tenure_engine::Outcome;
+use tenure_store::Store;
+use tenure_tools::permission::Access;
+use tenure_tools::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+
+/// Says what it was given.
+pub struct Echo;
+
+#[async_trait]
+impl Tool for Echo {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "echo".to_owned(),
+            description: "Says it again.".to_owned(),
+            input_schema: json!({"type": "object"}),
+        }
+    }
+
+    fn access(&self, _: &ToolCx, _: &Value) -> Result<Vec<Access>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn run(&self, _: ToolCx, input: Value) -> Result<ToolOutput, ToolError> {
+        if input["panic"] == json!(true) {
+            panic!("as told");
+        }
+        Ok(ToolOutput {
+            text: input["say"].as_str().unwrap_or_default().to_owned(),
+            ..ToolOutput::default()
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_text_answer_is_one_step_and_leaves_no_claim() {
+    let bed = Bed::new([Play::Answer(text("hello"))]);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let (_, outcome) = ask(&engine, &session, "hi").await;
+    assert_eq!(outcome, Outcome::Succeeded);
+    engine.idle().await;
+    assert_eq!(
+        bed.types(&session).await,
+        [
+            "session.created",
+            "input.admitted",
+            "execution.started",
+            "instructions.set",
+            "session.renamed",
+            "input.promoted",
+            "step.started",
+            "attempt.started",
+            "fragment.started",
+            "fragment.chunk",
+            "fragment.ended",
+            "attempt.ended",
+            "step.ended",
+            "execution.succeeded"
+        ]
+    );
+    assert_eq!(bed.store.claims().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn parallel_calls_run_and_their_results_go_back_in_call_order() {
+    let bed = Bed::new([Play::Answer(calls([
+        call("a", "echo", r#"{"say":"one"}"#),
+        call("b", "echo", r#"{"say":"two"}"#),
+        call("c", "nope", "{}"),
+        call("d", "echo", r#"{"panic":true}"#),
+        call("e", "echo", "{broken"),
+    ]))])
+    .with_tool(Echo);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let (_, outcome) = ask(&engine, &session, "hi").await;
+    assert_eq!(outcome, Outcome::Succeeded);
+    let request = bed.model.request(1);
+    let Some(RequestMessage::ToolResults { results }) = request.messages.last() else {
+        panic!("results come last: {:?}", request.messages)
+    };
+    let got: Vec<(&str, bool)> = results
+        .iter()
+        .map(|r| (r.id.as_str(), r.is_error))
+        .collect();
+    assert_eq!(
+        got,
+        [
+            ("a", false),
+            ("b", false),
+            ("c", true),
+            ("d", true),
+            ("e", true)
+        ]
+    );
+    assert_eq!(
+        (results[0].text.as_str(), results[1].text.as_str()),
+        ("one", "two")
+    );
+    assert!(
+        results[2].text.contains("no tool `nope`"),
+        "{}",
+        results[2].text
+    );
+    assert!(results[3].text.contains("panicked"), "{}", results[3].text);
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_tried_again_and_its_text_superseded() {
+    let cut = vec![text("half").remove(0)];
+    let bed = Bed::new([Play::Answer(cut), Play::Answer(text("whole"))]);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let (_, outcome) = ask(&engine, &session, "hi").await;
+    assert_eq!(outcome, Outcome::Succeeded);
+    ask(&engine, &session, "again").await;
+    let asked = format!("{:?}", bed.model.request(2).messages);
+    assert!(
+        asked.contains("whole") && !asked.contains("half"),
+        "{asked}"
+    );
+    let types = bed.types(&session).await;
+    assert_eq!(types.iter().filter(|t| *t == "attempt.started").count(), 3);
+    assert_eq!(types.iter().filter(|t| *t == "retry.scheduled").count(), 1);
+    assert_eq!(types.iter().filter(|t| *t == "step.started").count(), 2);
+}
+
+#[tokio::test]
+async fn a_refused_key_fails_the_execution_and_the_next_prompt_runs() {
+    let refused = ProviderError::new(ErrorClass::Auth, "bad key");
+    let bed = Bed::new([Play::Refuse(refused), Play::Answer(text("ok"))]);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let (_, outcome) = ask(&engine, &session, "hi").await;
+    assert!(matches!(outcome, Outcome::Failed(error) if error.kind == "auth"));
+    engine.idle().await;
+    assert_eq!(bed.store.claims().await.unwrap(), []);
+    let (_, outcome) = ask(&engine, &session, "again").await;
+    assert_eq!(outcome, Outcome::Succeeded);
+    let last = bed.log(&session).await.pop().unwrap();
+    assert!(matches!(last.body, EventBody::ExecutionSucceeded(_)));
+}
