@@ -45,6 +45,23 @@ pub struct ModelInfo {
     pub origin: Origin,
 }
 
+impl ModelInfo {
+    pub(crate) fn of(declared: Option<&ModelSettings>) -> Self {
+        Self {
+            limits: ModelLimits {
+                context: declared.and_then(|model| model.context),
+                output: declared.and_then(|model| model.output),
+            },
+            price: declared.and_then(|model| model.price),
+            origin: if declared.is_some() {
+                Origin::Declared
+            } else {
+                Origin::Unknown
+            },
+        }
+    }
+}
+
 /// All declared models, by provider and model name. A declaration belongs to its provider alone: a model
 /// of the same name elsewhere says nothing about it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -66,27 +83,10 @@ impl Catalogue {
 
     /// The values in force for `model`. Total: an undeclared model is [`Origin::Unknown`].
     pub fn lookup(&self, model: &ModelRef) -> ModelInfo {
-        match self
-            .models
-            .get(&(model.provider.clone(), model.model.clone()))
-        {
-            Some(declared) => ModelInfo {
-                limits: ModelLimits {
-                    context: declared.context,
-                    output: declared.output,
-                },
-                price: declared.price,
-                origin: Origin::Declared,
-            },
-            None => ModelInfo {
-                limits: ModelLimits {
-                    context: None,
-                    output: None,
-                },
-                price: None,
-                origin: Origin::Unknown,
-            },
-        }
+        ModelInfo::of(
+            self.models
+                .get(&(model.provider.clone(), model.model.clone())),
+        )
     }
 
     /// Every declared model in order.

@@ -4,11 +4,22 @@
 //! stores. A [`Provider`] encodes a request purely and sends it once; retrying is the caller's decision.
 
 mod catalogue;
+mod classify;
+mod decode;
+mod encode;
+mod http;
+mod probe;
 mod provider;
 mod secret;
 mod settings;
+mod sse;
 
 pub use catalogue::{Catalogue, ModelInfo, ModelSettings, Origin};
+pub use classify::{classify, classify_event, output_that_fits, retry_after};
+pub use decode::Decoder;
+pub use encode::{Dialect, encode};
+pub use http::HttpProvider;
+pub use probe::{Finding, ProbeReport, probe};
 pub use provider::{AttemptKey, Encoded, EventStream, Provider};
 pub use secret::{Secret, SecretError};
 pub use settings::{Protocol, ProviderSettings, SettingsError};

@@ -10,8 +10,8 @@ use tenure_core::request::Request;
 
 /// The events of one attempt. Each item holds all events decoded from one network chunk and is never
 /// empty, so that the reader can handle them as one batch. The stream ends after the item that holds
-/// [`ProviderEvent::Finish`] or after the first `Err`; an item may hold [`ProviderEvent::Error`], which
-/// the vendor reported inside the stream, and is then followed by the `Err` that ends the attempt.
+/// [`ProviderEvent::Finish`], or after the first `Err`: an error that the vendor reports inside its stream
+/// comes as `Err` too, never as [`ProviderEvent::Error`].
 ///
 /// Dropping the stream closes the connection.
 pub type EventStream =
@@ -39,7 +39,7 @@ pub trait Provider: Send + Sync + 'static {
     fn protocol(&self) -> &'static str;
 
     /// Turns a request into the vendor's bytes. Pure and deterministic: equal requests give equal bytes,
-    /// and a request that extends another shares its prefix up to the change.
+    /// and a request that extends another shares its prefix up to the change, cache marks apart.
     ///
     /// # Errors
     /// `InvalidRequest` when the request has nothing that can be sent.

@@ -71,7 +71,7 @@ pub struct ProviderSettings {
     pub api_key: Option<Secret>,
     /// Further headers; they win over the ones made here.
     pub headers: BTreeMap<String, String>,
-    /// PEM file with certificates to trust in place of the built-in ones.
+    /// PEM file with certificates to trust beside the system's.
     pub ca_file: Option<PathBuf>,
     /// Until the first event with content. Comments and pings do not count.
     pub first_byte_timeout: Duration,

@@ -1,0 +1,254 @@
+//! Anthropic Messages: typed content blocks, each with start, deltas and stop.
+
+mod block;
+
+use super::raw::{self, Raw};
+use super::sink::Sink;
+use super::{Wire, malformed};
+use crate::classify::classify_event;
+use crate::sse::SseEvent;
+use block::Block;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashSet};
+use tenure_core::provider::Finish;
+use tenure_core::usage::Usage;
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow, default)]
+    index: Raw<'a>,
+    #[serde(borrow, default)]
+    content_block: Raw<'a>,
+    #[serde(borrow, default)]
+    delta: Raw<'a>,
+    #[serde(borrow, default)]
+    message: Raw<'a>,
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+    #[serde(borrow, default)]
+    error: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    id: Raw<'a>,
+    #[serde(borrow, default)]
+    model: Raw<'a>,
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct MessageDelta<'a> {
+    #[serde(borrow, default)]
+    stop_reason: Raw<'a>,
+}
+
+/// The machine.
+#[derive(Default)]
+pub(super) struct Anthropic {
+    open: BTreeMap<u64, Block>,
+    /// A finished local call without arguments, held back until it is sure that the output limit did not
+    /// eat them.
+    bare_call: Option<Block>,
+    hosted: HashSet<String>,
+    local_calls: bool,
+    usage: Map<String, Value>,
+    stop_reason: Option<String>,
+    stopped: bool,
+}
+
+impl Wire for Anthropic {
+    fn event(&mut self, event: &SseEvent<'_>, sink: &mut Sink) {
+        let data = event.data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return;
+        }
+        if let Ok(parsed) = serde_json::from_str::<Event<'_>>(data) {
+            return self.handle(&parsed, event, sink);
+        }
+        let normal = raw::normalised(data);
+        match normal.as_deref().map(serde_json::from_str::<Event<'_>>) {
+            Some(Ok(parsed)) => self.handle(&parsed, event, sink),
+            _ => sink.fail(malformed(event)),
+        }
+    }
+
+    fn close(&mut self, sink: &mut Sink) {
+        if self.stop_reason.is_none() && !self.stopped {
+            return;
+        }
+        let cut = self.stop_reason.as_deref() == Some("max_tokens");
+        self.end_blocks(sink);
+        self.release_bare_call(cut, sink);
+        let finish = match self.stop_reason.as_deref().map(finish_of) {
+            None if self.local_calls => Finish::ToolCalls,
+            None => Finish::Stop,
+            Some(finish) => finish,
+        };
+        sink.finish(finish, self.stop_reason.take());
+    }
+
+    fn finish_seen(&self) -> bool {
+        self.stop_reason.is_some()
+    }
+}
+
+impl Anthropic {
+    fn handle(&mut self, event: &Event<'_>, sse: &SseEvent<'_>, sink: &mut Sink) {
+        let kind = raw::text(event.kind);
+        let kind = kind.as_deref().unwrap_or(&sse.name);
+        match kind {
+            "message_start" => self.message_start(event, sink),
+            "content_block_start" => self.block_start(event, sink),
+            "content_block_delta" => self.block_delta(event, sink),
+            "content_block_stop" => {
+                if let Some(block) = self.open.remove(&raw::number(event.index).unwrap_or(0)) {
+                    self.end_block(block, sink);
+                }
+            }
+            "message_delta" => self.message_delta(event, sink),
+            "message_stop" => {
+                self.stopped = true;
+                self.close(sink);
+            }
+            "error" => {
+                let json = event.error.map_or(&*sse.data, |e| e.get());
+                let value = serde_json::from_str(json).unwrap_or(Value::Null);
+                sink.fail(classify_event(&value));
+            }
+            // Some gateways put an error into an event of no type.
+            "" if event.error.is_some() => {
+                let value = serde_json::from_str(&sse.data).unwrap_or(Value::Null);
+                sink.fail(classify_event(&value));
+            }
+            _ => {}
+        }
+    }
+
+    fn message_start(&mut self, event: &Event<'_>, sink: &mut Sink) {
+        // A gateway that began again in the same stream: what was open stays as far as it came.
+        self.end_blocks(sink);
+        let Some(message) = event
+            .message
+            .and_then(|m| serde_json::from_str::<Message<'_>>(m.get()).ok())
+        else {
+            return;
+        };
+        let filled = |raw| raw::word(raw).filter(|w| !w.is_empty());
+        sink.start(filled(message.id), filled(message.model));
+        self.merge_usage(message.usage, sink);
+        sink.say_usage();
+    }
+
+    fn block_start(&mut self, event: &Event<'_>, sink: &mut Sink) {
+        let Some(start) = event.content_block else {
+            return;
+        };
+        self.release_bare_call(false, sink);
+        let index = raw::number(event.index).unwrap_or(0);
+        if let Some(open) = self.open.remove(&index) {
+            self.end_block(open, sink);
+        }
+        if let Some(block) = Block::start(start.get(), sink) {
+            self.open.insert(index, block);
+        }
+    }
+
+    fn block_delta(&mut self, event: &Event<'_>, sink: &mut Sink) {
+        let Some(delta) = event.delta else { return };
+        let index = raw::number(event.index).unwrap_or(0);
+        let block = match self.open.entry(index) {
+            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                match Block::implied(delta.get(), sink) {
+                    Some(block) => free.insert(block),
+                    None => return,
+                }
+            }
+        };
+        block.delta(delta.get(), sink);
+    }
+
+    fn message_delta(&mut self, event: &Event<'_>, sink: &mut Sink) {
+        self.merge_usage(event.usage, sink);
+        let delta = event
+            .delta
+            .and_then(|d| serde_json::from_str::<MessageDelta<'_>>(d.get()).ok());
+        if let Some(reason) = delta.and_then(|d| raw::filled(d.stop_reason)) {
+            self.stop_reason = Some(reason.into_owned());
+            sink.touch();
+        }
+    }
+
+    fn end_blocks(&mut self, sink: &mut Sink) {
+        for (_, block) in std::mem::take(&mut self.open) {
+            self.end_block(block, sink);
+        }
+    }
+
+    fn end_block(&mut self, block: Block, sink: &mut Sink) {
+        if block.is_bare_call() {
+            self.release_bare_call(false, sink);
+            self.bare_call = Some(block);
+            return;
+        }
+        self.local_calls |= block.is_local_call();
+        block.end(&mut self.hosted, sink);
+    }
+
+    fn release_bare_call(&mut self, cut: bool, sink: &mut Sink) {
+        let Some(block) = self.bare_call.take() else {
+            return;
+        };
+        if cut {
+            block.abandon(sink);
+        } else {
+            self.local_calls = true;
+            block.end(&mut self.hosted, sink);
+        }
+    }
+
+    /// `message_start` and `message_delta` each tell a part; what comes later wins, field by field.
+    fn merge_usage(&mut self, usage: Raw<'_>, sink: &mut Sink) {
+        let Some(Ok(fields)) = usage.map(|u| serde_json::from_str::<Map<String, Value>>(u.get()))
+        else {
+            return;
+        };
+        self.usage
+            .extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+        let get = |key: &str| self.usage.get(key).and_then(raw::tokens).unwrap_or(0);
+        let reasoning = self
+            .usage
+            .get("output_tokens_details")
+            .and_then(|details| {
+                details
+                    .get("thinking_tokens")
+                    .or_else(|| details.get("reasoning_tokens"))
+            })
+            .and_then(raw::tokens)
+            .unwrap_or(0);
+        sink.set_usage(Usage::from_net(
+            get("input_tokens"),
+            get("cache_read_input_tokens"),
+            get("cache_creation_input_tokens"),
+            get("output_tokens"),
+            reasoning,
+        ));
+    }
+}
+
+fn finish_of(reason: &str) -> Finish {
+    match reason {
+        "end_turn" | "stop_sequence" => Finish::Stop,
+        "tool_use" => Finish::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "refusal" => Finish::ContentFilter,
+        "pause_turn" => Finish::Pause,
+        _ => Finish::Other,
+    }
+}

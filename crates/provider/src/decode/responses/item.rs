@@ -1,0 +1,390 @@
+//! One output item of a Responses stream, from `added` to the JSON that is sent back.
+
+use super::super::sink::Sink;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+use tenure_core::provider::ProviderEvent;
+
+/// Which part of an item a delta belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fragment {
+    Text,
+    /// A part of a reasoning summary.
+    Summary(u64),
+    /// A part of raw reasoning.
+    Thought(u64),
+    Arguments,
+}
+
+/// What is known of all calls of the stream.
+#[derive(Default)]
+pub(super) struct Calls {
+    local: bool,
+    /// Hosted calls whose result comes as an item of its own: vendor's call id to id in events.
+    waiting: HashMap<String, String>,
+}
+
+impl Calls {
+    /// Was there a call that Tenure has to run?
+    pub fn any_local(&self) -> bool {
+        self.local
+    }
+
+    /// Nothing to say for hosted calls without result: the reader of the events settles them.
+    pub fn close(&mut self, _sink: &mut Sink) {
+        self.waiting.clear();
+    }
+}
+
+enum Kind {
+    Message,
+    Reasoning,
+    /// A call Tenure has to run, with its id in events and its name.
+    Call {
+        id: String,
+        name: String,
+    },
+    /// Everything else; judged when it is done.
+    Other,
+}
+
+/// An item while it streams.
+pub(super) struct Item {
+    kind: Kind,
+    /// Open fragments by part, with their text so far.
+    parts: BTreeMap<Fragment, (String, String)>,
+    arguments: String,
+}
+
+impl Item {
+    /// An item as `output_item.added` tells it.
+    pub fn added(json: &str, calls: &mut Calls, sink: &mut Sink) -> Self {
+        let fields = object(json);
+        let kind = match word(&fields, "type") {
+            "message" => Kind::Message,
+            "reasoning" => Kind::Reasoning,
+            "function_call" | "custom_tool_call" => {
+                calls.local = true;
+                let id = sink.call_id(call_id(&fields));
+                let name = word(&fields, "name").to_owned();
+                sink.push_content(ProviderEvent::ToolInputStart {
+                    id: id.clone(),
+                    name: name.clone(),
+                });
+                Kind::Call { id, name }
+            }
+            _ => Kind::Other,
+        };
+        Self {
+            kind,
+            parts: BTreeMap::new(),
+            arguments: String::new(),
+        }
+    }
+
+    /// An item whose `added` a gateway left out. A call cannot be told without its name.
+    pub fn implied(fragment: &Fragment) -> Option<Self> {
+        let kind = match fragment {
+            Fragment::Text => Kind::Message,
+            Fragment::Summary(_) | Fragment::Thought(_) => Kind::Reasoning,
+            Fragment::Arguments => return None,
+        };
+        Some(Self {
+            kind,
+            parts: BTreeMap::new(),
+            arguments: String::new(),
+        })
+    }
+
+    /// Takes one delta.
+    pub fn delta(&mut self, fragment: &Fragment, text: &str, sink: &mut Sink) {
+        match (&self.kind, fragment) {
+            (Kind::Call { id, .. }, Fragment::Arguments) => {
+                self.arguments.push_str(text);
+                sink.push_content(ProviderEvent::ToolInputDelta {
+                    id: id.clone(),
+                    name: None,
+                    text: text.to_owned(),
+                });
+            }
+            (Kind::Message, Fragment::Text) => {
+                let id = self.part(fragment, text, sink);
+                sink.push_content(ProviderEvent::TextDelta {
+                    id,
+                    text: text.to_owned(),
+                });
+            }
+            (Kind::Reasoning, Fragment::Summary(_) | Fragment::Thought(_)) => {
+                let id = self.part(fragment, text, sink);
+                sink.push_content(ProviderEvent::ReasoningDelta {
+                    id,
+                    text: text.to_owned(),
+                });
+            }
+            _ => sink.touch(),
+        }
+    }
+
+    /// The fragment id of a part. A new part of reasoning ends the one before it, so that a reader sees
+    /// the parts apart.
+    fn part(&mut self, fragment: &Fragment, text: &str, sink: &mut Sink) -> String {
+        if let Some((id, so_far)) = self.parts.get_mut(fragment) {
+            so_far.push_str(text);
+            return id.clone();
+        }
+        let id = if matches!(self.kind, Kind::Message) {
+            let id = sink.fragment("text_");
+            sink.push(ProviderEvent::TextStart { id: id.clone() });
+            id
+        } else {
+            if let Some((before, _)) = self.parts.last_key_value().map(|(_, part)| part) {
+                sink.push(ProviderEvent::ReasoningEnd {
+                    id: before.clone(),
+                    native: None,
+                });
+            }
+            let id = sink.fragment("reasoning_");
+            sink.push(ProviderEvent::ReasoningStart { id: id.clone() });
+            id
+        };
+        self.parts.insert(*fragment, (id.clone(), text.to_owned()));
+        id
+    }
+
+    /// The item is whole: `json` is what it became, and what is sent back.
+    pub fn done(mut self, json: &str, calls: &mut Calls, sink: &mut Sink) {
+        let fields = object(json);
+        match std::mem::replace(&mut self.kind, Kind::Other) {
+            Kind::Message => {
+                self.kind = Kind::Message;
+                self.done_message(&fields, json, sink);
+            }
+            Kind::Reasoning => {
+                self.kind = Kind::Reasoning;
+                self.done_reasoning(&fields, json, sink);
+            }
+            Kind::Call { id, name } => {
+                let whole = ["arguments", "input"]
+                    .iter()
+                    .find_map(|key| match fields.get(*key) {
+                        Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+                        Some(object @ Value::Object(_)) => Some(object.to_string()),
+                        _ => None,
+                    });
+                let input = whole.unwrap_or(self.arguments);
+                sink.call(id, name, input, Some(json.to_owned()));
+            }
+            Kind::Other => done_other(&fields, json, calls, sink),
+        }
+    }
+
+    fn done_message(mut self, fields: &Map<String, Value>, json: &str, sink: &mut Sink) {
+        let whole: String = list(fields, "content")
+            .iter()
+            .filter_map(|part| {
+                part.get("text")
+                    .or_else(|| part.get("refusal"))
+                    .and_then(Value::as_str)
+            })
+            .collect();
+        let streamed = self
+            .parts
+            .get(&Fragment::Text)
+            .map_or(0, |(_, text)| text.len());
+        // Gateways that buffer send the text only here.
+        if let Some(rest) = whole.get(streamed..).filter(|rest| !rest.is_empty()) {
+            self.delta(&Fragment::Text, rest, sink);
+        }
+        let id = match self.parts.remove(&Fragment::Text) {
+            Some((id, _)) => id,
+            None => return,
+        };
+        sink.push(ProviderEvent::TextEnd {
+            id,
+            native: Some(json.to_owned()),
+        });
+    }
+
+    fn done_reasoning(mut self, fields: &Map<String, Value>, json: &str, sink: &mut Sink) {
+        if self.parts.is_empty() {
+            for (part, at) in list(fields, "summary").iter().zip(0..) {
+                self.whole_part(&Fragment::Summary(at), part, sink);
+            }
+            for (part, at) in list(fields, "content").iter().zip(0..) {
+                self.whole_part(&Fragment::Thought(at), part, sink);
+            }
+        }
+        let id = match self.parts.pop_last() {
+            Some((_, (id, _))) => id,
+            None => {
+                let id = sink.fragment("reasoning_");
+                sink.push(ProviderEvent::ReasoningStart { id: id.clone() });
+                id
+            }
+        };
+        sink.push(ProviderEvent::ReasoningEnd {
+            id,
+            native: Some(json.to_owned()),
+        });
+    }
+
+    fn whole_part(&mut self, fragment: &Fragment, part: &Value, sink: &mut Sink) {
+        if let Some(text) = part
+            .get("text")
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+        {
+            self.delta(fragment, text, sink);
+        }
+    }
+}
+
+/// Calls the provider runs itself, the results of such calls, and what this version does not know.
+fn done_other(fields: &Map<String, Value>, json: &str, calls: &mut Calls, sink: &mut Sink) {
+    let kind = word(fields, "type");
+    let native = Some(json.to_owned());
+    match kind {
+        "web_search_call"
+        | "file_search_call"
+        | "code_interpreter_call"
+        | "image_generation_call"
+        | "mcp_call"
+        | "computer_call_hosted" => {
+            let id = sink.call_id(own_id(fields));
+            let name = if kind == "mcp_call" {
+                word(fields, "name")
+            } else {
+                kind
+            };
+            sink.push_content(ProviderEvent::ToolCall {
+                id: id.clone(),
+                name: name.to_owned(),
+                input: hosted_input(fields),
+                executed: true,
+                native,
+            });
+            let failed = word(fields, "status") == "failed"
+                || fields.get("error").is_some_and(|e| !e.is_null());
+            // The item holds call and result in one: it goes back once, with the call.
+            sink.push_content(ProviderEvent::ToolResult {
+                id,
+                text: hosted_output(fields),
+                is_error: failed,
+                native: None,
+            });
+        }
+        "shell_call" | "tool_search_call" | "program" if is_hosted(kind, fields) => {
+            let id = sink.call_id(call_id(fields));
+            calls.waiting.insert(call_id(fields).to_owned(), id.clone());
+            sink.push_content(ProviderEvent::ToolCall {
+                id,
+                name: kind.to_owned(),
+                input: hosted_input(fields),
+                executed: true,
+                native,
+            });
+        }
+        "shell_call_output" | "tool_search_output" | "program_output" => {
+            match calls.waiting.remove(call_id(fields)) {
+                Some(id) => sink.push_content(ProviderEvent::ToolResult {
+                    id,
+                    text: hosted_output(fields),
+                    is_error: false,
+                    native,
+                }),
+                None => sink.push_content(ProviderEvent::Opaque {
+                    native: json.to_owned(),
+                }),
+            }
+        }
+        _ => sink.push_content(ProviderEvent::Opaque {
+            native: json.to_owned(),
+        }),
+    }
+}
+
+/// Does the provider run this call, or does it ask us to? It asks for nothing that was not offered, and
+/// Tenure offers functions only; what it asks for all the same is kept as it is.
+fn is_hosted(kind: &str, fields: &Map<String, Value>) -> bool {
+    match kind {
+        "tool_search_call" => word(fields, "execution") == "server",
+        "shell_call" => {
+            fields
+                .get("environment")
+                .and_then(|e| e.get("type"))
+                .and_then(Value::as_str)
+                != Some("local")
+                && fields.get("environment").is_some_and(|e| !e.is_null())
+        }
+        _ => true,
+    }
+}
+
+fn hosted_input(fields: &Map<String, Value>) -> String {
+    if let Some(Value::String(arguments)) = fields.get("arguments")
+        && word(fields, "type") == "mcp_call"
+    {
+        return arguments.clone();
+    }
+    if let Some(action @ Value::Object(_)) = fields.get("action")
+        && word(fields, "type") == "shell_call"
+    {
+        return action.to_string();
+    }
+    let keys = ["action", "arguments", "code", "queries", "name"];
+    let input: Map<String, Value> = keys
+        .iter()
+        .filter_map(|key| {
+            fields
+                .get(*key)
+                .filter(|v| !v.is_null())
+                .map(|v| ((*key).to_owned(), v.clone()))
+        })
+        .collect();
+    Value::Object(input).to_string()
+}
+
+fn hosted_output(fields: &Map<String, Value>) -> String {
+    if let Some(error) = fields.get("error").filter(|e| !e.is_null()) {
+        return error
+            .as_str()
+            .map_or_else(|| error.to_string(), str::to_owned);
+    }
+    for key in ["output", "outputs", "results", "tools"] {
+        match fields.get(key) {
+            Some(Value::String(text)) if !text.is_empty() => return text.clone(),
+            Some(value @ (Value::Array(_) | Value::Object(_))) => return value.to_string(),
+            _ => {}
+        }
+    }
+    match word(fields, "type") {
+        "image_generation_call" => "an image was generated".to_owned(),
+        _ => word(fields, "status").to_owned(),
+    }
+}
+
+fn object(json: &str) -> Map<String, Value> {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+fn word<'a>(fields: &'a Map<String, Value>, key: &str) -> &'a str {
+    fields.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn call_id(fields: &Map<String, Value>) -> &str {
+    match word(fields, "call_id") {
+        "" => own_id(fields),
+        id => id,
+    }
+}
+
+fn own_id(fields: &Map<String, Value>) -> &str {
+    word(fields, "id")
+}
+
+fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> &'a [Value] {
+    match fields.get(key) {
+        Some(Value::Array(list)) => list,
+        _ => &[],
+    }
+}

@@ -1,0 +1,148 @@
+//! Where decoder machines put their events, with the bookkeeping all of them share.
+
+use std::collections::HashSet;
+use tenure_core::error::ProviderError;
+use tenure_core::provider::{Finish, ProviderEvent};
+use tenure_core::usage::Usage;
+
+/// Collects events of one feed and remembers what must be known over the whole stream.
+#[derive(Default)]
+pub(super) struct Sink {
+    events: Vec<ProviderEvent>,
+    content: bool,
+    ended: bool,
+    fragments: u64,
+    started: bool,
+    calls: HashSet<String>,
+    origin: u64,
+    usage: Usage,
+    usage_said: Usage,
+}
+
+impl Sink {
+    /// Adds an event without content.
+    pub fn push(&mut self, event: ProviderEvent) {
+        self.events.push(event);
+    }
+
+    /// Adds an event that shows the model at work.
+    pub fn push_content(&mut self, event: ProviderEvent) {
+        self.content = true;
+        self.events.push(event);
+    }
+
+    /// The model is at work although there is nothing to say.
+    pub fn touch(&mut self) {
+        self.content = true;
+    }
+
+    /// Says `Started`, once.
+    pub fn start(&mut self, response_id: Option<String>, model: Option<String>) {
+        if !self.started {
+            self.started = true;
+            self.origin = fnv(response_id.as_deref().unwrap_or(""));
+            self.events
+                .push(ProviderEvent::Started { response_id, model });
+        }
+    }
+
+    /// Was `Started` said?
+    pub fn is_started(&self) -> bool {
+        self.started
+    }
+
+    /// A fragment id that was not used before in this stream.
+    pub fn fragment(&mut self, kind: &str) -> String {
+        self.fragments += 1;
+        format!("{kind}{}", self.fragments)
+    }
+
+    /// A call id that is unique in this stream: the vendor's own where possible. Made-up ids depend only on
+    /// the stream, so that decoding it again gives the same ones.
+    pub fn call_id(&mut self, wanted: &str) -> String {
+        let base = if wanted.is_empty() {
+            format!("call_{:016x}_{}", self.origin, self.calls.len() + 1)
+        } else {
+            wanted.to_owned()
+        };
+        let mut id = base.clone();
+        let mut n = 1;
+        while !self.calls.insert(id.clone()) {
+            n += 1;
+            id = format!("{base}_{n}");
+        }
+        id
+    }
+
+    /// A complete local call. White space and `null` are what vendors send for no arguments.
+    pub fn call(&mut self, id: String, name: String, input: String, native: Option<String>) {
+        let input = if matches!(input.trim(), "" | "null") {
+            String::new()
+        } else {
+            input
+        };
+        self.push(ProviderEvent::ToolInputEnd {
+            id: id.clone(),
+            name: Some(name.clone()),
+        });
+        self.push_content(ProviderEvent::ToolCall {
+            id,
+            name,
+            input,
+            executed: false,
+            native,
+        });
+    }
+
+    /// Sets the tokens known so far.
+    pub fn set_usage(&mut self, usage: Usage) {
+        self.usage = usage;
+    }
+
+    /// Says the tokens known so far, if they were not said yet.
+    pub fn say_usage(&mut self) {
+        if self.usage != self.usage_said {
+            self.usage_said = self.usage;
+            self.events.push(ProviderEvent::Usage(self.usage));
+        }
+    }
+
+    /// Ends the stream well.
+    pub fn finish(&mut self, finish: Finish, raw: Option<String>) {
+        self.push_content(ProviderEvent::Finish {
+            finish,
+            raw,
+            usage: self.usage,
+        });
+        self.ended = true;
+    }
+
+    /// Ends the stream badly. Tokens known so far are said first: they were paid for.
+    pub fn fail(&mut self, error: ProviderError) {
+        self.say_usage();
+        self.events.push(ProviderEvent::Error(error));
+        self.ended = true;
+    }
+
+    /// Has the stream ended?
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The events since the last call.
+    pub fn take(&mut self) -> Vec<ProviderEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Was there content since the last call?
+    pub fn take_content(&mut self) -> bool {
+        std::mem::take(&mut self.content)
+    }
+}
+
+/// FNV-1a: short ids need a stable hash, not a strong one.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,349 @@
+//! A provider over HTTP: one client, one endpoint, one request per attempt.
+
+mod failure;
+mod stream;
+
+use crate::catalogue::ModelInfo;
+use crate::classify::{classify, classify_event};
+use crate::decode::Decoder;
+use crate::encode::{self, Dialect};
+use crate::provider::{AttemptKey, Encoded, EventStream, Provider};
+use crate::settings::{Protocol, ProviderSettings, SettingsError, shown_url};
+use async_trait::async_trait;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url};
+use std::sync::Once;
+use std::time::{Duration, SystemTime};
+use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_core::request::Request;
+use tokio::time::{Instant, timeout_at};
+
+/// More of an error body is not read.
+const ERROR_BODY_LIMIT: usize = 64 * 1024;
+/// An error body that does not come whole within this time is judged as far as it came.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
+const CONNECT_TIME: Duration = Duration::from_secs(30);
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// A configured provider, ready to send. Cheap to keep, and safe to use from many tasks.
+pub struct HttpProvider {
+    settings: ProviderSettings,
+    url: Url,
+    client: Client,
+    headers: HeaderMap,
+    dialect: Dialect,
+}
+
+impl HttpProvider {
+    /// Checks the settings and makes the client; sends nothing.
+    ///
+    /// # Errors
+    /// When the URL, a header, a limit or the CA file cannot be used.
+    pub fn new(settings: ProviderSettings) -> Result<Self, SettingsError> {
+        for (limit, value) in [
+            ("first_byte_timeout", settings.first_byte_timeout),
+            ("idle_timeout", settings.idle_timeout),
+        ] {
+            if value.is_zero() {
+                return Err(SettingsError::Limit {
+                    provider: settings.name.clone(),
+                    limit,
+                });
+            }
+        }
+        let url = endpoint(&settings)?;
+        let headers = headers(&settings)?;
+        let client = client(&settings, &url)?;
+        let dialect = Dialect::of_host(url.host_str().unwrap_or_default());
+        Ok(Self {
+            settings,
+            url,
+            client,
+            headers,
+            dialect,
+        })
+    }
+
+    /// What is known of a model of this provider.
+    pub fn model_info(&self, model: &str) -> ModelInfo {
+        ModelInfo::of(self.settings.models.get(model))
+    }
+
+    /// The settings it was made from.
+    pub fn settings(&self) -> &ProviderSettings {
+        &self.settings
+    }
+
+    /// Sends a POST and waits for the head of the answer, at most until `deadline`.
+    pub(crate) async fn post(
+        &self,
+        body: bytes::Bytes,
+        attempt: Option<&AttemptKey>,
+        deadline: Instant,
+    ) -> Result<Response, ProviderError> {
+        let mut headers = self.headers.clone();
+        if let Some(key) = attempt.and_then(|key| HeaderValue::from_str(&key.0).ok()) {
+            headers.insert("x-tenure-attempt", key.clone());
+            headers.entry("idempotency-key").or_insert(key);
+        }
+        let sending = self
+            .client
+            .post(self.url.clone())
+            .headers(headers)
+            .body(body)
+            .send();
+        match timeout_at(deadline, sending).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(self.masked(failure::of_send(&error, &self.url))),
+            Err(_) => Err(ProviderError::new(
+                ErrorClass::Timeout,
+                format!(
+                    "{} did not answer within the first-byte limit",
+                    failure::host(&self.url)
+                ),
+            )),
+        }
+    }
+
+    /// Reads an answer that is no stream and says what it means.
+    pub(crate) async fn refusal(&self, mut response: Response) -> ProviderError {
+        let status = response.status();
+        let headers = response.headers().clone();
+        let mut body = Vec::new();
+        let deadline = Instant::now() + ERROR_BODY_TIME;
+        while let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await {
+            body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY_LIMIT - body.len())]);
+            if body.len() >= ERROR_BODY_LIMIT {
+                break;
+            }
+        }
+        if status.is_success() {
+            return self.masked(unexpected(&headers, &body));
+        }
+        let mut error = classify(status.as_u16(), &headers, &body, SystemTime::now());
+        if status.is_redirection() {
+            let to = headers
+                .get("location")
+                .and_then(|l| l.to_str().ok())
+                .unwrap_or("elsewhere");
+            error.message = format!(
+                "{} redirects to {}; requests with keys are not sent on: set base_url to the final address",
+                failure::host(&self.url),
+                shown_url(to),
+            );
+        }
+        self.masked(error)
+    }
+
+    fn masked(&self, mut error: ProviderError) -> ProviderError {
+        let secrets = self.settings.api_key.iter();
+        for key in secrets {
+            error.message = key.mask(&error.message);
+            error.code = error.code.map(|code| key.mask(&code));
+        }
+        error
+    }
+}
+
+impl std::fmt::Debug for HttpProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpProvider")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Provider for HttpProvider {
+    fn protocol(&self) -> &'static str {
+        self.settings.protocol.as_str()
+    }
+
+    fn encode(&self, request: &Request) -> Result<Encoded, ProviderError> {
+        encode::encode(
+            self.settings.protocol,
+            self.dialect,
+            &self.model_info(&request.model.model).limits,
+            request,
+        )
+    }
+
+    async fn send(
+        &self,
+        encoded: Encoded,
+        attempt: &AttemptKey,
+    ) -> Result<EventStream, ProviderError> {
+        let deadline = Instant::now() + self.settings.first_byte_timeout;
+        tracing::debug!(provider = %self.settings.name, hash = %encoded.hash, bytes = encoded.body.len(), "sending");
+        let response = self.post(encoded.body, Some(attempt), deadline).await?;
+        if !response.status().is_success() || !may_stream(response.headers()) {
+            return Err(self.refusal(response).await);
+        }
+        let reading = stream::Reading {
+            response,
+            decoder: Decoder::new(self.settings.protocol),
+            deadline,
+            first: true,
+            first_byte: self.settings.first_byte_timeout,
+            idle: self.settings.idle_timeout,
+            secret: self.settings.api_key.clone(),
+            held: None,
+        };
+        Ok(reading.into_stream())
+    }
+}
+
+/// An event stream, or something that does not say what it is.
+fn may_stream(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    !(kind.starts_with("application/json") || kind.starts_with("text/html"))
+}
+
+/// Status 200, but no event stream.
+fn unexpected(headers: &HeaderMap, body: &[u8]) -> ProviderError {
+    if let Ok(value) = serde_json::from_slice::<serde_json::Value>(body)
+        && value.get("error").is_some_and(|e| !e.is_null())
+    {
+        return classify_event(&value);
+    }
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or("no content type");
+    ProviderError {
+        status: Some(200),
+        ..ProviderError::new(
+            ErrorClass::InvalidRequest,
+            format!(
+                "the endpoint answered with {kind} and not with an event stream: check base_url and protocol"
+            ),
+        )
+    }
+}
+
+/// The URL of the streaming endpoint. A base URL that already names it is taken as it is.
+pub(crate) fn endpoint(settings: &ProviderSettings) -> Result<Url, SettingsError> {
+    let refuse = |reason: &str| SettingsError::BaseUrl {
+        provider: settings.name.clone(),
+        given: shown_url(&settings.base_url),
+        reason: reason.to_owned(),
+    };
+    let mut url =
+        Url::parse(settings.base_url.trim()).map_err(|error| refuse(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse("it does not begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refuse(
+            "it holds a user name or password; use api_key_env or headers",
+        ));
+    }
+    let path = url.path().trim_end_matches('/').to_owned();
+    let wanted = settings.protocol.path();
+    if !path.ends_with(&format!("/{wanted}")) {
+        // Anthropic's own documents give the host alone.
+        let version = if path.is_empty() && settings.protocol == Protocol::AnthropicMessages {
+            "/v1"
+        } else {
+            ""
+        };
+        url.set_path(&format!("{path}{version}/{wanted}"));
+    }
+    Ok(url)
+}
+
+fn headers(settings: &ProviderSettings) -> Result<HeaderMap, SettingsError> {
+    let refuse = |header: &str| SettingsError::Header {
+        provider: settings.name.clone(),
+        header: header.to_owned(),
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if settings.protocol == Protocol::AnthropicMessages {
+        headers.insert(
+            "anthropic-version",
+            HeaderValue::from_static(ANTHROPIC_VERSION),
+        );
+    }
+    if let Some(key) = &settings.api_key {
+        let (name, value) = match settings.protocol {
+            Protocol::AnthropicMessages => (
+                HeaderName::from_static("x-api-key"),
+                key.expose().to_owned(),
+            ),
+            _ => (AUTHORIZATION, format!("Bearer {}", key.expose())),
+        };
+        let mut value = HeaderValue::from_str(&value).map_err(|_| refuse(name.as_str()))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    for (name, value) in &settings.headers {
+        let header = HeaderName::try_from(name.as_str()).map_err(|_| refuse(name))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| refuse(name))?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SettingsError> {
+    static CRYPTO: Once = Once::new();
+    // Fails only when a provider is installed already, which does as well.
+    CRYPTO.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    let mut builder = Client::builder()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIME.min(settings.first_byte_timeout))
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30));
+    let local = is_loopback(url);
+    if local {
+        builder = builder.no_proxy();
+    }
+    if let Some(path) = &settings.ca_file {
+        let refuse = |reason: String| SettingsError::CaFile {
+            provider: settings.name.clone(),
+            path: path.clone(),
+            reason,
+        };
+        let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+        let certificates = reqwest::Certificate::from_pem_bundle(&pem)
+            .map_err(|error| refuse(error.to_string()))?;
+        if certificates.is_empty() {
+            return Err(refuse("it holds no PEM certificate".to_owned()));
+        }
+        builder = builder.tls_certs_merge(certificates);
+    } else if url.scheme() == "http" && (local || !proxied_by_tls()) {
+        // No TLS will be spoken: loading the system's certificates would only cost start-up time.
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build().map_err(|error| SettingsError::Client {
+        provider: settings.name.clone(),
+        reason: failure::chain(&error),
+    })
+}
+
+fn proxied_by_tls() -> bool {
+    ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]
+        .iter()
+        .any(|name| {
+            std::env::var(name)
+                .is_ok_and(|url| url.trim_start().to_ascii_lowercase().starts_with("https:"))
+        })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost")
+        || host.to_ascii_lowercase().ends_with(".localhost")
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
+}

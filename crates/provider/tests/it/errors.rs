@@ -1,0 +1,256 @@
+//! Recorded and reported error bodies against the class and the wait they must give.
+//!
+//! Deviations, each on purpose:
+//!
+//! | case | expected | here | why |
+//! |---|---|---|---|
+//! | `groq-413-rate-limit` | `rate_limit`, not retryable | `request_too_large` | one request above the limit per minute: waiting never helps, shrinking does, and the class has to say so |
+//! | `zhipu-z-ai-200-context-overflow` | an error | the stream's decoder gives it | it is a finish reason, not an error body |
+
+use crate::corpus::corpus;
+use crate::fold::read;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_provider::{Protocol, classify, classify_event, output_that_fits, retry_after};
+
+fn headers(value: &Value) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        headers.insert(
+            HeaderName::try_from(name.as_str()).unwrap(),
+            HeaderValue::from_str(value.as_str().unwrap()).unwrap(),
+        );
+    }
+    headers
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_774_714_826)
+}
+
+fn judge(case: &Value) -> ProviderError {
+    let body = case["body_raw"].as_str().unwrap_or_default();
+    match case["delivered"].as_str().unwrap() {
+        "http" => classify(
+            case["http_status"].as_u64().unwrap() as u16,
+            &headers(&case["headers"]),
+            body.as_bytes(),
+            now(),
+        ),
+        "SSE error event" => classify_event(&serde_json::from_str(body).unwrap()),
+        _ => read(
+            Protocol::OpenaiChat,
+            format!("data: {body}\n\ndata: [DONE]\n\n"),
+        )
+        .error
+        .unwrap(),
+    }
+}
+
+#[test]
+fn every_error_of_the_corpus_has_its_class() {
+    let Some(corpus) = corpus() else { return };
+    let manifest = std::fs::read_to_string(corpus.join("errors_manifest.jsonl")).unwrap();
+    let mut bad = Vec::new();
+    let mut seen = 0;
+    for line in manifest.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let case: Value = serde_json::from_slice(
+            &std::fs::read(corpus.join(entry["file"].as_str().unwrap())).unwrap(),
+        )
+        .unwrap();
+        seen += 1;
+        let id = entry["id"].as_str().unwrap();
+        let got = judge(&case);
+        let want = &case["expected"];
+        let class = if id == "groq-413-rate-limit" {
+            "request_too_large"
+        } else {
+            want["class"].as_str().unwrap()
+        };
+        let wait = want["retry_after_ms"].as_u64();
+        let retryable = want["retryable"].as_bool().unwrap();
+        if got.class.as_str() != class || got.class.retryable() != retryable {
+            bad.push(format!(
+                "{id}: {} instead of {class}: {}",
+                got.class.as_str(),
+                got.message
+            ));
+        }
+        if got.retry_after_ms != wait {
+            bad.push(format!(
+                "{id}: waits {:?} instead of {wait:?}",
+                got.retry_after_ms
+            ));
+        }
+        assert!(!got.message.is_empty() && got.message.chars().count() <= 2000);
+    }
+    assert!(seen > 100);
+    assert!(
+        bad.is_empty(),
+        "{} of {seen}\n{}",
+        bad.len(),
+        bad.join("\n")
+    );
+}
+
+#[test]
+fn every_form_of_retry_after() {
+    let Some(corpus) = corpus() else { return };
+    let variants: Vec<Value> = serde_json::from_slice(
+        &std::fs::read(corpus.join("errors/_retry_after_variants.json")).unwrap(),
+    )
+    .unwrap();
+    for variant in variants {
+        let body = variant["body"].as_str().unwrap_or_default();
+        let got = classify(429, &headers(&variant["headers"]), body.as_bytes(), now());
+        assert_eq!(
+            got.retry_after_ms,
+            variant["expected_retry_after_ms"].as_u64(),
+            "{}",
+            variant["case"]
+        );
+    }
+}
+
+#[test]
+fn bc_s_037_overflow_by_code_whatever_the_wording() {
+    let body = json!({"error": {"code": "context_length_exceeded", "message": "prompt has 49202 tokens, size is 49152"}});
+    let got = classify(400, &HeaderMap::new(), body.to_string().as_bytes(), now());
+    assert_eq!(got.class, ErrorClass::ContextOverflow);
+    assert!(!got.class.retryable());
+    assert_eq!(got.code.as_deref(), Some("context_length_exceeded"));
+    let without_code = json!({"error": {"message": "prompt has 49202 tokens, size is 49152"}});
+    let got = classify(
+        400,
+        &HeaderMap::new(),
+        without_code.to_string().as_bytes(),
+        now(),
+    );
+    assert_eq!(got.class, ErrorClass::ContextOverflow);
+}
+
+#[test]
+fn bc_s_038_overflow_by_a_sum_in_nested_json() {
+    let inner = json!({"error": {"message": "input length and `max_tokens` exceed context limit: 196758 + 8192 > 200000"}});
+    let body = json!({"error": {"code": 400, "message": format!("upstream said: {inner}")}});
+    let got = classify(400, &HeaderMap::new(), body.to_string().as_bytes(), now());
+    assert_eq!(got.class, ErrorClass::ContextOverflow);
+    assert_eq!(
+        output_that_fits(&got),
+        Some(3242),
+        "only the sum is too large: {}",
+        got.message
+    );
+    let alone = json!({"error": {"message": "prompt is too long: 250000 tokens > 200000 maximum"}});
+    let got = classify(400, &HeaderMap::new(), alone.to_string().as_bytes(), now());
+    assert_eq!(output_that_fits(&got), None);
+}
+
+#[test]
+fn bc_s_039_overflow_takes_one_path_by_any_status() {
+    let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 208732 tokens > 200000 maximum"}});
+    for status in [400, 413, 422] {
+        let got = classify(
+            status,
+            &HeaderMap::new(),
+            body.to_string().as_bytes(),
+            now(),
+        );
+        assert_eq!(got.class, ErrorClass::ContextOverflow, "{status}");
+    }
+    let got = read(
+        Protocol::AnthropicMessages,
+        format!("event: error\ndata: {body}\n\n"),
+    );
+    assert_eq!(got.error.unwrap().class, ErrorClass::ContextOverflow);
+}
+
+#[test]
+fn bc_s_042_retry_after_in_every_form() {
+    let wait = |pairs: &[(&str, &str)]| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.insert(
+                HeaderName::try_from(*name).unwrap(),
+                HeaderValue::from_str(value).unwrap(),
+            );
+        }
+        retry_after(&headers, now())
+    };
+    let date = httpdate(now() + Duration::from_secs(5));
+    assert_eq!(wait(&[("retry-after-ms", "1500")]), Some(1500));
+    assert_eq!(wait(&[("retry-after", "2")]), Some(2000));
+    assert_eq!(wait(&[("Retry-After", "2")]), Some(2000));
+    assert_eq!(wait(&[("retry-after", &date)]), Some(5000));
+    assert_eq!(
+        wait(&[("retry-after", "9"), ("retry-after-ms", "1500")]),
+        Some(1500)
+    );
+    assert_eq!(wait(&[("retry-after", "999999")]), Some(999_999_000));
+    for bad in ["-1", "abc", "", "1e3", "inf", "NaN"] {
+        assert_eq!(wait(&[("retry-after", bad)]), None, "{bad:?}");
+        assert_eq!(
+            wait(&[("retry-after-ms", bad), ("retry-after", "3")]),
+            Some(3000),
+            "{bad:?}"
+        );
+    }
+}
+
+fn httpdate(at: SystemTime) -> String {
+    httpdate::fmt_http_date(at)
+}
+
+#[test]
+fn bc_s_043_a_long_quota_is_no_rate_limit() {
+    for message in [
+        "You have reached your weekly limit. It resets at 2026-03-29T00:00:00Z.",
+        "Your 5-hour quota is used up, resets at 2026-03-28T18:00:00Z",
+        "Monthly usage limit reached",
+    ] {
+        let body = json!({"error": {"message": message}});
+        let got = classify(429, &HeaderMap::new(), body.to_string().as_bytes(), now());
+        assert_eq!(got.class, ErrorClass::Quota, "{message}");
+        assert!(!got.class.retryable());
+        assert_eq!(
+            got.retry_after_ms.is_some(),
+            message.contains("2026"),
+            "{message}"
+        );
+    }
+    let short = json!({"error": {"message": "Rate limit reached. Please try again in 20s."}});
+    let got = classify(429, &HeaderMap::new(), short.to_string().as_bytes(), now());
+    assert_eq!(
+        (got.class, got.retry_after_ms),
+        (ErrorClass::RateLimit, Some(20_000))
+    );
+}
+
+#[test]
+fn bc_s_041_a_bad_gateway_names_no_wait() {
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("text/html"));
+    headers.insert(
+        "date",
+        HeaderValue::from_static("Sat, 28 Mar 2026 16:00:00 GMT"),
+    );
+    let got = classify(
+        502,
+        &headers,
+        b"<html><head><title>502 Bad Gateway</title></head></html>",
+        now(),
+    );
+    assert_eq!((got.class, got.retry_after_ms), (ErrorClass::Server, None));
+    assert!(got.message.contains("502 Bad Gateway"), "{}", got.message);
+}
+
+#[test]
+fn a_message_is_cut_at_a_character() {
+    let body = json!({"error": {"message": "ё".repeat(5000)}});
+    let got = classify(400, &HeaderMap::new(), body.to_string().as_bytes(), now());
+    assert_eq!(got.message.chars().count(), 2000);
+    assert!(got.message.ends_with('…'));
+}
