@@ -3,6 +3,8 @@
 
 use crate::environment::{Environment, facts};
 use crate::error::EngineError;
+use crate::hub::LiveItem;
+use crate::peer;
 use std::sync::Arc;
 use tenure_core::event::body::*;
 use tenure_core::event::{EventBody, NewEvent};
@@ -250,7 +252,7 @@ impl Client {
         execution: Option<ExecutionId>,
         by: &str,
     ) -> Result<Interrupted, EngineError> {
-        Ok(self
+        let interrupted = self
             .store
             .interrupt(Interrupt {
                 session: session.clone(),
@@ -259,7 +261,24 @@ impl Client {
                 by: by.to_owned(),
                 now_ms: self.env.now_ms(),
             })
-            .await?)
+            .await?;
+        if let Interrupted::Accepted { .. } = &interrupted {
+            self.wake_owner(session).await;
+        }
+        Ok(interrupted)
+    }
+
+    /// Makes the owner look at the session at once, if it can be reached. A hint: its poll finds out anyway.
+    pub async fn wake_owner(&self, session: &SessionId) -> bool {
+        match peer::owner_address(self.store.as_ref(), session).await {
+            Some(address) => peer::wake(&address, session).await,
+            None => false,
+        }
+    }
+
+    /// Live items of a session, whichever process of this machine runs it, across changes of owner.
+    pub fn follow_live(&self, session: &SessionId) -> tokio::sync::mpsc::Receiver<LiveItem> {
+        peer::follow_live(self.store.clone(), self.env.clone(), session.clone())
     }
 
     /// Wakes parked inputs.

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     running_count: watch::Sender<usize>,
     look: Notify,
     results: broadcast::Sender<(SessionId, Owned)>,
+    /// Grows whenever a peer asks to look at a session.
+    pub nudges: watch::Sender<u64>,
 }
 
 /// A session this process runs or is trying to.
@@ -67,6 +69,14 @@ impl Shared {
 
     fn running(&self) -> MutexGuard<'_, HashMap<SessionId, Run>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A peer asks to look at a session at once.
+    pub fn nudge(self: &Arc<Self>, session: &SessionId) {
+        self.nudges.send_modify(|n| *n += 1);
+        if self.config.scope == Scope::Any || self.asked().contains(session) {
+            wake(self, session);
+        }
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
@@ -110,11 +120,16 @@ impl Engine {
             running_count: watch::Sender::new(0),
             look: Notify::new(),
             results: broadcast::channel(64).0,
+            nudges: watch::Sender::new(0),
             config,
         });
+        listen(&shared);
         let keeper = shared.clone();
         shared.config.env.spawn(Box::pin(async move {
-            let reborn = || keeper.look.notify_one();
+            let reborn = || {
+                listen(&keeper);
+                keeper.look.notify_one();
+            };
             keeper.node.keep(keeper.stop.clone(), reborn).await;
         }));
         let reconciler = shared.clone();
@@ -232,6 +247,27 @@ impl Engine {
         self.shared.stop_now.cancel();
         self.shutdown().await
     }
+}
+
+/// Opens the socket of the node's current life, if it has one.
+fn listen(shared: &Arc<Shared>) {
+    let life = shared.node.life();
+    let path = shared
+        .config
+        .socket_dir
+        .as_ref()
+        .and_then(|dir| crate::peer::socket_path(dir, life.incarnation.as_str()));
+    let Some(path) = path else { return };
+    let task = shared.clone();
+    let stop = shared.stop.clone();
+    shared.config.env.spawn(Box::pin(async move {
+        let ended = stop.child_token();
+        let until = ended.clone();
+        tokio::select! {
+            () = life.fenced.cancelled() => ended.cancel(),
+            () = crate::peer::serve(task, path, until) => {}
+        }
+    }));
 }
 
 /// Runs the session here unless it does already; then it looks again when it ends.

@@ -25,6 +25,7 @@ mod models;
 mod node;
 mod outcome;
 mod owner;
+mod peer;
 pub mod prompt;
 mod recover;
 mod runner;

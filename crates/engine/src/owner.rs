@@ -400,9 +400,11 @@ fn unavailable(error: &EngineError) -> bool {
 /// Resolves when the claim is `cancelling` or gone. Hints wake it; the poll is always on.
 async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) -> DrainError {
     let mut changes = shared.store.watch(session);
+    let mut nudges = shared.nudges.subscribe();
     let env: &dyn Environment = shared.config.env.as_ref();
     loop {
         changes.borrow_and_update();
+        nudges.borrow_and_update();
         let fence = writer.fence().await;
         match shared.store.claim_phase(session, &fence).await {
             Ok(None) => return DrainError::Lost,
@@ -416,6 +418,7 @@ async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) ->
             changed = changes.changed() => if changed.is_err() {
                 env.sleep(shared.config.poll).await;
             },
+            _ = nudges.changed() => {}
             () = env.sleep(shared.config.poll) => {}
         }
     }
