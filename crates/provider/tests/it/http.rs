@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-const KEY: &str = "sk-live-0123456789abcdef";
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const KEY: &str = "sk-live-0123456789abcdef";
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Accepts connections one after the other and runs `serve` on each.
-async fn server<F, R>(mut serve: F) -> String
+pub async fn server<F, R>(mut serve: F) -> String
 where
     F: FnMut(TcpStream) -> R + Send + 'static,
     R: Future<Output = ()> + Send + 'static,
@@ -34,7 +34,7 @@ where
 }
 
 /// Reads one request: head and body.
-async fn read_request(socket: &mut TcpStream) -> (String, Vec<u8>) {
+pub async fn read_request(socket: &mut TcpStream) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -57,21 +57,21 @@ async fn read_request(socket: &mut TcpStream) -> (String, Vec<u8>) {
     }
 }
 
-const HEAD: &str =
+pub const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     let chunk =
         serde_json::json!({"id": "c", "choices": [{"index": 0, "delta": {"content": text}}]});
     format!("data: {chunk}\n\n")
 }
 
-fn finish() -> &'static str {
+pub fn finish() -> &'static str {
     "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
 }
 
 /// A server that answers every request with `answer` and closes.
-async fn answering(answer: String) -> String {
+pub async fn answering(answer: String) -> String {
     server(move |mut socket| {
         let answer = answer.clone();
         async move {
@@ -83,7 +83,7 @@ async fn answering(answer: String) -> String {
     .await
 }
 
-fn settings(url: &str) -> ProviderSettings {
+pub fn settings(url: &str) -> ProviderSettings {
     let mut settings = ProviderSettings::new("local", Protocol::OpenaiChat, url);
     settings.api_key = Some(Secret::new(KEY));
     settings.first_byte_timeout = PATIENCE;
@@ -91,11 +91,11 @@ fn settings(url: &str) -> ProviderSettings {
     settings
 }
 
-fn provider(url: &str) -> HttpProvider {
+pub fn provider(url: &str) -> HttpProvider {
     HttpProvider::new(settings(url)).unwrap()
 }
 
-fn request() -> Request {
+pub fn request() -> Request {
     Request {
         model: ModelRef {
             provider: "local".into(),
@@ -112,7 +112,7 @@ fn request() -> Request {
     }
 }
 
-async fn send(provider: &HttpProvider) -> Result<EventStream, ProviderError> {
+pub async fn send(provider: &HttpProvider) -> Result<EventStream, ProviderError> {
     let encoded = provider.encode(&request()).unwrap();
     tokio::time::timeout(
         PATIENCE,
@@ -123,7 +123,7 @@ async fn send(provider: &HttpProvider) -> Result<EventStream, ProviderError> {
 }
 
 /// Everything a stream gives: text, finished?, error.
-async fn drain(mut stream: EventStream) -> (String, bool, Option<ProviderError>) {
+pub async fn drain(mut stream: EventStream) -> (String, bool, Option<ProviderError>) {
     let (mut said, mut finished, mut error) = (String::new(), false, None);
     while let Some(item) = tokio::time::timeout(PATIENCE, stream.next())
         .await
@@ -288,6 +288,7 @@ async fn bc_s_046_keep_alives_do_not_hide_a_stall() {
             .await
             .is_ok()
         {
+            // tidy: sleep ok because it is the server's keep-alive rhythm, not a wait for anything
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -306,7 +307,8 @@ async fn slow_content_is_no_stall() {
         read_request(&mut socket).await;
         socket.write_all(HEAD.as_bytes()).await.unwrap();
         for n in 0..6 {
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            // tidy: sleep ok because slow content is what is tested: in sum longer than the limit
+            tokio::time::sleep(Duration::from_millis(350)).await;
             socket
                 .write_all(text(&n.to_string()).as_bytes())
                 .await
@@ -319,7 +321,7 @@ async fn slow_content_is_no_stall() {
     })
     .await;
     let mut settings = settings(&url);
-    settings.idle_timeout = Duration::from_millis(700);
+    settings.idle_timeout = Duration::from_millis(1500);
     let (said, finished, error) =
         drain(send(&HttpProvider::new(settings).unwrap()).await.unwrap()).await;
     assert_eq!((said.as_str(), finished, error), ("012345", true, None));
@@ -343,6 +345,7 @@ async fn the_first_byte_limit_holds_before_and_after_the_head() {
         read_request(&mut socket).await;
         socket.write_all(HEAD.as_bytes()).await.unwrap();
         while socket.write_all(b": ping\n\n").await.is_ok() {
+            // tidy: sleep ok because it is the server's keep-alive rhythm, not a wait for anything
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -362,6 +365,7 @@ async fn dropping_the_stream_or_the_future_closes_the_connection() {
         let closed = closed.clone();
         async move {
             let (_, body) = read_request(&mut socket).await;
+            closed.send("received").unwrap();
             if String::from_utf8_lossy(&body).contains("\"hi\"") {
                 socket
                     .write_all(format!("{HEAD}{}", text("a")).as_bytes())
@@ -370,27 +374,26 @@ async fn dropping_the_stream_or_the_future_closes_the_connection() {
             }
             let mut rest = [0; 16];
             while socket.read(&mut rest).await.is_ok_and(|n| n > 0) {}
-            closed.send(()).unwrap();
+            closed.send("closed").unwrap();
         }
     })
     .await;
     let provider = provider(&url);
     let mut stream = send(&provider).await.unwrap();
     stream.next().await.unwrap().unwrap();
+    assert_eq!(seen.recv().await, Some("received"));
     drop(stream);
-    tokio::time::timeout(PATIENCE, seen.recv())
-        .await
-        .expect("closed by dropping the stream");
+    let closed = tokio::time::timeout(PATIENCE, seen.recv()).await;
+    assert_eq!(closed.expect("dropping the stream closes"), Some("closed"));
     let mut encoded = provider.encode(&request()).unwrap();
     encoded.body = "{}".into();
     let key = AttemptKey("a".into());
     tokio::select! {
         _ = provider.send(encoded, &key) => panic!("the server never answers"),
-        () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        received = seen.recv() => assert_eq!(received, Some("received")),
     }
-    tokio::time::timeout(PATIENCE, seen.recv())
-        .await
-        .expect("closed by dropping the future");
+    let closed = tokio::time::timeout(PATIENCE, seen.recv()).await;
+    assert_eq!(closed.expect("dropping the future closes"), Some("closed"));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod encode;
 mod errors;
 mod fold;
 mod http;
+mod network;
 mod settings;
 mod streams;
 mod wire;
