@@ -124,8 +124,8 @@ async fn begin(
         tenure.fence.clone(),
         tenure_core::turn::TurnState::default(),
     );
-    let state = match load::load(store, session).await {
-        Ok(state) => state,
+    let load::Loaded { state, sealed } = match load::load(store, session).await {
+        Ok(loaded) => loaded,
         Err(error @ ReadError::Damaged { .. }) => {
             set_aside(&writer, &error).await?;
             return Err(DrainError::Store(error.into()));
@@ -150,6 +150,7 @@ async fn begin(
         cut_in_a_row: 0,
         again: false,
         held: Vec::new(),
+        sealed,
         state,
     };
     let open = !runner.state.turn.at_boundary();

@@ -50,6 +50,8 @@ pub(crate) struct Runner {
     pub writer: Writer,
     pub life: Life,
     pub state: SessionState,
+    /// The last seq the stored checkpoints cover.
+    pub sealed: Option<u64>,
     pub tools: ToolRunner,
     pub rules: Arc<Mutex<Rules>>,
     /// Recovery's own input: the first boundary takes nothing else.
@@ -66,7 +68,9 @@ impl Runner {
     /// Runs until nothing is eligible.
     pub async fn drain(&mut self) -> Result<DrainEnd, DrainError> {
         loop {
-            load::catch_up(self.shared.store.as_ref(), &self.session, &mut self.state).await?;
+            let store = self.shared.store.as_ref();
+            load::catch_up(store, &self.session, &mut self.state).await?;
+            load::seal(store, &self.session, &self.state, &mut self.sealed).await;
             self.load_rules();
             if self.shared.draining() {
                 return self.hand_over().await;

@@ -4,11 +4,14 @@ use super::tools::CallTask;
 use crate::config::Approvals;
 use crate::error::DrainError;
 use crate::writer::Batch;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
-use tenure_tools::permission::{Access, Proposal, Question, Verdict, deny_headless, evaluate};
-use tenure_tools::{Tool, ToolCx, ToolError};
+use tenure_tools::permission::{
+    Access, Place, Proposal, Question, Verdict, deny_headless, evaluate_at,
+};
+use tenure_tools::{Tool, ToolCx, ToolError, path};
 
 /// What may be touched, or the settlement that says why not.
 type Granted = Result<Vec<Access>, EventBody>;
@@ -31,7 +34,7 @@ impl CallTask {
                 return Ok(Err(self.failure(failure, &error.to_string())));
             }
         };
-        match evaluate(&self.rules(), self.name(), &accesses, &cx.workspace) {
+        match self.judge(cx, &accesses) {
             Verdict::Allow => Ok(Ok(accesses)),
             Verdict::Deny { reason } => Ok(Err(
                 self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))
@@ -47,6 +50,24 @@ impl CallTask {
                 Approvals::Wait => self.ask(&question, accesses).await,
             },
         }
+    }
+
+    /// Redirections of a command are resolved like a tool's own paths: a link cannot lead out unseen.
+    fn judge(&self, cx: &ToolCx, accesses: &[Access]) -> Verdict {
+        let home = std::env::home_dir();
+        let resolver = |path: &Path| -> Option<PathBuf> {
+            let text = path.to_str()?;
+            path::resolve(&cx.workspace, text)
+                .ok()
+                .map(|resolved| resolved.real)
+        };
+        let mut place = Place::new(&cx.workspace)
+            .with_extra_roots(&cx.extra_roots)
+            .with_resolver(&resolver);
+        if let Some(home) = &home {
+            place = place.with_home(home);
+        }
+        evaluate_at(&self.rules(), self.name(), accesses, &place)
     }
 
     async fn ask(&self, question: &Question, accesses: Vec<Access>) -> Result<Granted, DrainError> {
