@@ -10,6 +10,7 @@ use crate::model::ModelRef;
 use crate::provider::{Finish, NativeState};
 use crate::request::*;
 use crate::session::SessionState;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// What the runner adds to the conversation to make a request.
@@ -224,16 +225,17 @@ impl Builder<'_> {
             _ => ("{}".to_owned(), None),
         };
         let id = self.unique_id(tool.call.as_str());
-        let native = native.filter(|_| id == tool.call.as_str());
+        let name = legal_name(&tool.name);
+        let native = native.filter(|_| id == tool.call.as_str() && name == tool.name);
         results.push(ToolResult {
             id: id.clone(),
-            name: tool.name.clone(),
+            name: name.clone().into_owned(),
             text: result_text(tool),
             is_error: tool.outcome.as_ref().is_none_or(|o| o.failure.is_some()),
         });
         blocks.push(AssistantBlock::ToolCall {
             id,
-            name: tool.name.clone(),
+            name: name.into_owned(),
             input,
             native,
         });
@@ -284,6 +286,24 @@ impl Builder<'_> {
         {
             *result = Some(native);
         }
+    }
+}
+
+/// A tool's name as every vendor takes it; a model may make up any other.
+fn legal_name(name: &str) -> Cow<'_, str> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= 64 && name.chars().all(legal) {
+        return name.into();
+    }
+    let clean: String = name
+        .chars()
+        .map(|c| if legal(c) { c } else { '_' })
+        .take(64)
+        .collect();
+    if clean.is_empty() {
+        "unnamed".into()
+    } else {
+        clean.into()
     }
 }
 

@@ -315,3 +315,24 @@ fn an_empty_input_leaves_a_message_all_the_same() {
         "a message of nothing is left out"
     );
 }
+
+#[test]
+fn a_tool_name_no_vendor_takes_is_written_in_letters_it_takes() {
+    for (name, sent) in [
+        ("", "unnamed"),
+        ("my tool/é", "my_tool__"),
+        ("bash", "bash"),
+    ] {
+        let mut journal = Journal::new();
+        journal.user("u", "go");
+        journal.whole(
+            "a",
+            vec![complete("c1", name, "{}", false), finish(Finish::ToolCalls)],
+        );
+        let request = journal.request();
+        let AssistantBlock::ToolCall { name, .. } = blocks(&request)[0] else {
+            panic!()
+        };
+        assert_eq!(name, sent);
+    }
+}
