@@ -8,11 +8,12 @@ use crate::classify::{classify, classify_event};
 use crate::decode::Decoder;
 use crate::encode::{self, Dialect};
 use crate::provider::{AttemptKey, Encoded, EventStream, Provider};
+use crate::secret::Secret;
 use crate::settings::{Protocol, ProviderSettings, SettingsError, shown_url};
 use async_trait::async_trait;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::request::Request;
@@ -32,6 +33,8 @@ pub struct HttpProvider {
     client: Client,
     headers: HeaderMap,
     dialect: Dialect,
+    /// Everything an endpoint must not be able to echo into our errors.
+    secrets: Arc<[Secret]>,
 }
 
 impl HttpProvider {
@@ -56,6 +59,7 @@ impl HttpProvider {
         let client = client(&settings, &url)?;
         let dialect = Dialect::of_host(url.host_str().unwrap_or_default());
         Ok(Self {
+            secrets: secrets(&settings),
             settings,
             url,
             client,
@@ -136,13 +140,30 @@ impl HttpProvider {
     }
 
     fn masked(&self, mut error: ProviderError) -> ProviderError {
-        let secrets = self.settings.api_key.iter();
-        for key in secrets {
-            error.message = key.mask(&error.message);
-            error.code = error.code.map(|code| key.mask(&code));
-        }
+        mask(&self.secrets, &mut error);
         error
     }
+}
+
+/// Takes every secret out of an error.
+fn mask(secrets: &[Secret], error: &mut ProviderError) {
+    for secret in secrets {
+        error.message = secret.mask(&error.message);
+        error.code = error.code.take().map(|code| secret.mask(&code));
+    }
+}
+
+/// The key, and header values that are keys by their header's name.
+fn secrets(settings: &ProviderSettings) -> Arc<[Secret]> {
+    let words = ["key", "token", "auth", "secret", "cookie"];
+    let headers = settings.headers.iter().filter(|(name, _)| {
+        let name = name.to_ascii_lowercase();
+        words.iter().any(|word| name.contains(word))
+    });
+    headers
+        .map(|(_, value)| Secret::new(value.rsplit(' ').next().unwrap_or(value)))
+        .chain(settings.api_key.clone())
+        .collect()
 }
 
 impl std::fmt::Debug for HttpProvider {
@@ -186,7 +207,7 @@ impl Provider for HttpProvider {
             first: true,
             first_byte: self.settings.first_byte_timeout,
             idle: self.settings.idle_timeout,
-            secret: self.settings.api_key.clone(),
+            secrets: self.secrets.clone(),
             held: None,
         };
         Ok(reading.into_stream())
@@ -345,5 +366,5 @@ fn is_loopback(url: &Url) -> bool {
         || host.to_ascii_lowercase().ends_with(".localhost")
         || host
             .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback())
+            .is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
 }

@@ -82,7 +82,8 @@ pub struct ProviderSettings {
 }
 
 impl ProviderSettings {
-    /// Settings with the default limits: 120 s to the first content, 300 s between contents.
+    /// Settings with the default limits: 300 s to the first content and between contents. Models that
+    /// think in silence need minutes.
     pub fn new(name: impl Into<String>, protocol: Protocol, base_url: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -91,7 +92,7 @@ impl ProviderSettings {
             api_key: None,
             headers: BTreeMap::new(),
             ca_file: None,
-            first_byte_timeout: Duration::from_secs(120),
+            first_byte_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(300),
             models: BTreeMap::new(),
         }

@@ -40,6 +40,15 @@ impl Said {
             Value::String(text) => said.text_in(text, 0),
             value => said.walk(value, 0),
         }
+        // A gateway's own sentence says less than what it passes on.
+        let passed_on = ["/error/metadata/raw", "/metadata/raw"]
+            .iter()
+            .find_map(|at| value.pointer(at)?.as_str());
+        if let Some(raw) = passed_on
+            && said.message.eq_ignore_ascii_case("provider returned error")
+        {
+            said.message = raw.trim().to_owned();
+        }
         said.text.make_ascii_lowercase();
         said.text.retain(|c| c != '`');
         said

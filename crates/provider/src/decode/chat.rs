@@ -135,12 +135,13 @@ impl Wire for Chat {
     }
 
     fn close(&mut self, sink: &mut Sink) {
-        self.end_open(sink);
-        let cut = self.finish.as_deref().map(finish_of) == Some(Finish::Length);
         if self.finish.is_none() && !self.done {
+            // Open fragments stay open: they are not whole.
             self.calls.announce(sink);
             return;
         }
+        self.end_open(sink);
+        let cut = self.finish.as_deref().map(finish_of) == Some(Finish::Length);
         self.calls.complete_all(cut, sink);
         self.seal(sink);
         if !self.spoke && self.finish.as_deref() == Some("model_context_window_exceeded") {
@@ -204,7 +205,6 @@ impl Chat {
     }
 
     fn stream_error(&mut self, json: &str, sink: &mut Sink) {
-        self.end_open(sink);
         self.calls.announce(sink);
         let value = serde_json::from_str(json).unwrap_or(Value::Null);
         sink.fail(classify_event(&value));

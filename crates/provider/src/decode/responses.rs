@@ -35,7 +35,7 @@ struct Event<'a> {
     error: Raw<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Response<'a> {
     #[serde(borrow, default)]
     id: Raw<'a>,
@@ -171,10 +171,8 @@ impl Responses {
     }
 
     fn completed(&mut self, kind: &str, response: Raw<'_>, sink: &mut Sink) {
-        let Some(response) = view(response) else {
-            self.ended = true;
-            return sink.finish(Finish::Other, Some(kind.to_owned()));
-        };
+        let empty = Response::default();
+        let response = view(response).unwrap_or(empty);
         self.started_late(&response, sink);
         let output: Vec<&RawValue> = response
             .output
@@ -184,7 +182,9 @@ impl Responses {
             // What some gateways never stream, or begin and never end.
             self.finish_item(index, Some(item), sink);
         }
-        self.calls.close(sink);
+        for (_, item) in std::mem::take(&mut self.open) {
+            item.close(kind == "response.incomplete", sink);
+        }
         read_usage(response.usage, sink);
         let reason = response
             .incomplete_details

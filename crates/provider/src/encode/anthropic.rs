@@ -286,7 +286,8 @@ fn assistant(
     ids: &mut HashMap<String, String>,
 ) -> Vec<Json> {
     let mut content = Vec::new();
-    let mut only_thinking = true;
+    // Where the last block that is no thinking ends.
+    let mut answered = 0;
     for (at, block) in blocks.iter().enumerate() {
         let before = content.len();
         match block {
@@ -325,10 +326,13 @@ fn assistant(
                 content.extend(native(Some(own)).map(|(own, _)| own))
             }
         }
-        only_thinking &= content.len() == before;
+        if content.len() > before {
+            answered = content.len();
+        }
     }
-    // Thinking alone is no answer; the API refuses a message that ends with it.
-    if only_thinking { Vec::new() } else { content }
+    // Thinking alone is no answer, and the API refuses a message that ends with it.
+    content.truncate(answered);
+    content
 }
 
 /// Text without trailing white space, which the API refuses at the end of a message. Trimmed everywhere,

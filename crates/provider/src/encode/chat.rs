@@ -78,6 +78,8 @@ struct Call<'a> {
     id: String,
     r#type: &'static str,
     function: Called<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -241,7 +243,10 @@ fn assistant(blocks: &[&AssistantBlock]) -> Option<Json> {
                 }
             }
             AssistantBlock::ToolCall {
-                id, name, input, ..
+                id,
+                name,
+                input,
+                native: own,
             } => message.tool_calls.push(Call {
                 id: legal_id(id, ID_LIMIT).into_owned(),
                 r#type: "function",
@@ -249,6 +254,8 @@ fn assistant(blocks: &[&AssistantBlock]) -> Option<Json> {
                     name,
                     arguments: shape::object_text(input).into_owned(),
                 },
+                extra_content: native(own.as_deref())
+                    .and_then(|(_, mut fields)| fields.remove("extra_content")),
             }),
             AssistantBlock::Hosted { name, text, .. } => {
                 if let Some(told) = shape::hosted_as_text(name, text) {

@@ -13,7 +13,8 @@ struct Body<'a> {
     model: &'a str,
     stream: bool,
     store: bool,
-    include: [&'static str; 1],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'static [&'static str],
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -89,7 +90,11 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
         model: &request.model.model,
         stream: true,
         store: false,
-        include: ["reasoning.encrypted_content"],
+        include: if reasons(&request.model.model) {
+            &["reasoning.encrypted_content"]
+        } else {
+            &[]
+        },
         max_output_tokens: output.map(|n| n.max(16)),
         prompt_cache_key: &request.cache_key,
         instructions: request
@@ -107,6 +112,14 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
         input,
     };
     serde_json::to_vec(&body).ok()
+}
+
+/// Models that do not reason refuse to be asked for sealed reasoning.
+fn reasons(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    !["gpt-3", "gpt-4", "chatgpt-4"]
+        .iter()
+        .any(|old| name.starts_with(old))
 }
 
 fn message(role: &'static str, kind: &'static str, text: &str) -> Json {

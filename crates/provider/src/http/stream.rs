@@ -1,11 +1,12 @@
 //! The body of an answer as a stream of events, with limits that only content can satisfy.
 
-use super::failure;
+use super::{failure, mask};
 use crate::decode::Decoder;
 use crate::provider::EventStream;
 use crate::secret::Secret;
 use futures::stream;
 use reqwest::Response;
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::ProviderEvent;
@@ -24,7 +25,7 @@ pub(super) struct Reading {
     pub first: bool,
     pub first_byte: Duration,
     pub idle: Duration,
-    pub secret: Option<Secret>,
+    pub secrets: Arc<[Secret]>,
     /// An error that is given after the events before it.
     pub held: Option<ProviderError>,
 }
@@ -111,9 +112,7 @@ impl Reading {
         let Some(ProviderEvent::Error(mut error)) = events.pop() else {
             return Ok(events);
         };
-        if let Some(secret) = &self.secret {
-            error.message = secret.mask(&error.message);
-        }
+        mask(&self.secrets, &mut error);
         if events.is_empty() {
             return Err(error);
         }

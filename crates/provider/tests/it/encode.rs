@@ -1,6 +1,7 @@
 //! Requests: valid for each vendor whatever the history, stable in their bytes, exact in what is replayed.
 
 use crate::fold::read;
+use crate::streams::chat;
 use crate::wire::sample;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -700,7 +701,7 @@ fn hosted_calls_go_back_whole_or_in_words() {
     )["input"]
         .clone();
     assert_eq!(input[1]["id"], "ws_1");
-    let chat = body(
+    let chat_body = body(
         Protocol::OpenaiChat,
         &request(vec![
             user("a"),
@@ -709,7 +710,7 @@ fn hosted_calls_go_back_whole_or_in_words() {
         ]),
     );
     assert!(
-        chat["messages"][2]["content"]
+        chat_body["messages"][2]["content"]
             .as_str()
             .unwrap()
             .contains("found")
@@ -779,8 +780,8 @@ fn results_stand_after_their_calls_even_with_a_note_between() {
         },
         results(vec![result("c1", "x")]),
     ];
-    let chat = body(Protocol::OpenaiChat, &request(messages.clone()));
-    assert_eq!(chat["messages"][3]["role"], "tool");
+    let chat_body = body(Protocol::OpenaiChat, &request(messages.clone()));
+    assert_eq!(chat_body["messages"][3]["role"], "tool");
     let anthropic = body(Protocol::AnthropicMessages, &request(messages));
     assert_eq!(
         anthropic["messages"][2]["content"][0]["type"],
@@ -832,5 +833,87 @@ fn a_request_without_any_text_is_refused() {
         )
         .unwrap_err();
         assert_eq!(refused.class, ErrorClass::InvalidRequest);
+    }
+}
+
+#[test]
+fn bc_s_062_a_signature_on_the_first_of_three_calls_goes_back_there() {
+    let signed = json!({"google": {"thought_signature": "S=="}});
+    let delta = |index: u64, extra: Option<&Value>| {
+        let mut call = json!({"index": index, "id": format!("c{index}"), "function": {"name": "bash", "arguments": "{}"}});
+        if let Some(extra) = extra {
+            call["extra_content"] = extra.clone();
+        }
+        json!({"tool_calls": [call]})
+    };
+    let got = chat(
+        &[delta(0, Some(&signed)), delta(1, None), delta(2, None)],
+        "tool_calls",
+    );
+    let blocks = got.calls.iter().map(|call| AssistantBlock::ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        input: call.input.clone().unwrap(),
+        native: call.native.clone(),
+    });
+    let answers = got
+        .calls
+        .iter()
+        .map(|call| result(&call.id, "ok"))
+        .collect();
+    let body = body(
+        Protocol::OpenaiChat,
+        &request(vec![
+            user("a"),
+            assistant(blocks.collect()),
+            results(answers),
+        ]),
+    );
+    let calls = body["messages"][2]["tool_calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 3);
+    assert_eq!(calls[0]["extra_content"], signed);
+    assert!(calls[1].get("extra_content").is_none());
+    let tools: Vec<&Value> = body["messages"].as_array().unwrap()[3..]
+        .iter()
+        .map(|m| &m["tool_call_id"])
+        .collect();
+    assert_eq!(tools, ["c0", "c1", "c2"]);
+}
+
+#[test]
+fn a_message_never_ends_with_thinking() {
+    let signed = r#"{"type":"thinking","thinking":"t","signature":"S"}"#;
+    let thought = || AssistantBlock::Reasoning {
+        text: "t".into(),
+        native: Some(signed.into()),
+    };
+    let messages = vec![
+        user("a"),
+        assistant(vec![thought(), text("x"), thought()]),
+        user("b"),
+    ];
+    let content =
+        body(Protocol::AnthropicMessages, &request(messages))["messages"][1]["content"].clone();
+    let kinds: Vec<&Value> = content
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| &b["type"])
+        .collect();
+    assert_eq!(kinds, ["thinking", "text"]);
+}
+
+#[test]
+fn sealed_reasoning_is_only_asked_of_models_that_reason() {
+    for (model, asked) in [
+        ("gpt-4.1", false),
+        ("openai/gpt-4o-mini", false),
+        ("gpt-5.2", true),
+        ("o4-mini", true),
+    ] {
+        let mut request = request(long());
+        request.model.model = model.into();
+        let body = body(Protocol::OpenaiResponses, &request);
+        assert_eq!(body.get("include").is_some(), asked, "{model}");
     }
 }

@@ -254,3 +254,10 @@ fn a_message_is_cut_at_a_character() {
     assert_eq!(got.message.chars().count(), 2000);
     assert!(got.message.ends_with('…'));
 }
+
+#[test]
+fn a_gateway_passes_on_what_its_provider_said() {
+    let body = json!({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "m is temporarily rate-limited upstream"}}});
+    let got = classify(429, &HeaderMap::new(), body.to_string().as_bytes(), now());
+    assert_eq!(got.message, "m is temporarily rate-limited upstream");
+}

@@ -425,6 +425,25 @@ async fn refusals_are_classified_with_their_wait_and_without_the_key() {
 }
 
 #[tokio::test]
+async fn a_key_in_a_header_of_its_own_is_masked_too() {
+    let body = "{\"error\":{\"message\":\"wrong key azure-key-0123456789\"}}";
+    let url = answering(format!(
+        "HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ))
+    .await;
+    let mut settings = settings(&url);
+    settings
+        .headers
+        .insert("api-key".into(), "azure-key-0123456789".into());
+    let error = send(&HttpProvider::new(settings).unwrap())
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(error.message, "wrong key [key]");
+}
+
+#[tokio::test]
 async fn an_endless_error_body_is_bounded() {
     let url = server(|mut socket| async move {
         read_request(&mut socket).await;

@@ -540,3 +540,25 @@ fn chat_refusal_is_said_to_the_user() {
         "I can't"
     );
 }
+
+#[test]
+fn responses_items_that_were_never_done_are_closed() {
+    let list = |last: &str| {
+        events(&[
+            json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "rs"}}),
+            json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "hm"}),
+            json!({"type": "response.output_item.added", "output_index": 1, "item": {"type": "message", "id": "m"}}),
+            json!({"type": "response.output_text.delta", "output_index": 1, "delta": "x"}),
+            json!({"type": "response.output_item.added", "output_index": 2, "item": {"type": "function_call", "call_id": "a", "name": "f"}}),
+            json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"}),
+            json!({"type": "response.output_item.added", "output_index": 3, "item": {"type": "function_call", "call_id": "b", "name": "f"}}),
+            json!({"type": last, "response": {}}),
+        ])
+    };
+    let got = read(Protocol::OpenaiResponses, list("response.completed"));
+    assert_eq!((got.text.as_str(), got.reasoning.as_str()), ("x", "hm"));
+    assert_eq!(got.calls[0].input.as_deref(), Some("{}"));
+    assert_eq!(got.calls[1].input.as_deref(), Some(""));
+    let cut = read(Protocol::OpenaiResponses, list("response.incomplete"));
+    assert_eq!(cut.calls[1].input, None);
+}

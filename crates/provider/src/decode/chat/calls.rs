@@ -13,6 +13,8 @@ struct CallDelta<'a> {
     id: Raw<'a>,
     #[serde(borrow, default)]
     function: Raw<'a>,
+    #[serde(borrow, default)]
+    extra_content: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -31,6 +33,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// A vendor's own additions to the call, such as a thought signature, to be sent back with it.
+    extra: Option<String>,
     announced: bool,
     complete: bool,
 }
@@ -51,7 +55,7 @@ impl Calls {
     pub fn delta(&mut self, json: &str, legacy: bool, sink: &mut Sink) {
         if legacy {
             if let Ok(function) = serde_json::from_str::<FunctionDelta<'_>>(json) {
-                self.fragment(None, "", &function, sink);
+                self.fragment(None, "", &function, None, sink);
             }
             return;
         }
@@ -67,7 +71,13 @@ impl Calls {
                     arguments: None,
                 });
             let id = raw::word(call.id).unwrap_or_default();
-            self.fragment(raw::number(call.index), &id, &function, sink);
+            self.fragment(
+                raw::number(call.index),
+                &id,
+                &function,
+                call.extra_content,
+                sink,
+            );
         }
     }
 
@@ -76,6 +86,7 @@ impl Calls {
         index: Option<u64>,
         id: &str,
         function: &FunctionDelta<'_>,
+        extra: Raw<'_>,
         sink: &mut Sink,
     ) {
         let name = raw::filled(function.name).unwrap_or_default();
@@ -86,6 +97,9 @@ impl Calls {
         let call = &mut self.calls[at];
         if !call.announced {
             extend_name(&mut call.name, &name);
+        }
+        if let Some(extra) = extra.filter(|e| e.get().starts_with('{')) {
+            call.extra = Some(extra.get().to_owned());
         }
         if call.vendor_id.is_empty() && !id.is_empty() {
             id.clone_into(&mut call.vendor_id);
@@ -148,6 +162,7 @@ impl Calls {
             id: sink.call_id(id),
             name: String::new(),
             arguments: String::new(),
+            extra: None,
             announced: false,
             complete: false,
         });
@@ -191,12 +206,12 @@ impl Calls {
         self.announce(sink);
         let call = &mut self.calls[at];
         call.complete = true;
-        sink.call(
-            call.id.clone(),
-            call.name.clone(),
-            call.arguments.clone(),
-            None,
-        );
+        let native = call
+            .extra
+            .take()
+            .map(|extra| format!("{{\"extra_content\":{extra}}}"));
+        let (id, name) = (call.id.clone(), call.name.clone());
+        sink.call(id, name, call.arguments.clone(), native);
     }
 }
 

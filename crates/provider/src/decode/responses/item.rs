@@ -29,11 +29,6 @@ impl Calls {
     pub fn any_local(&self) -> bool {
         self.local
     }
-
-    /// Nothing to say for hosted calls without result: the reader of the events settles them.
-    pub fn close(&mut self, _sink: &mut Sink) {
-        self.waiting.clear();
-    }
 }
 
 enum Kind {
@@ -175,6 +170,24 @@ impl Item {
                 sink.call(id, name, input, Some(json.to_owned()));
             }
             Kind::Other => done_other(&fields, json, calls, sink),
+        }
+    }
+
+    /// The response is over although the item was never done. With `cut`, it ended before its time.
+    pub fn close(self, cut: bool, sink: &mut Sink) {
+        let open = self.parts.into_iter().next_back().map(|(_, (id, _))| id);
+        match (self.kind, open) {
+            (Kind::Message, Some(id)) => sink.push(ProviderEvent::TextEnd { id, native: None }),
+            (Kind::Reasoning, Some(id)) => {
+                sink.push(ProviderEvent::ReasoningEnd { id, native: None });
+            }
+            // Without any argument nobody can tell whether they were lost.
+            (Kind::Call { id, name }, _) if cut && self.arguments.trim().is_empty() => {
+                let name = Some(name);
+                sink.push(ProviderEvent::ToolInputEnd { id, name });
+            }
+            (Kind::Call { id, name }, _) => sink.call(id, name, self.arguments, None),
+            _ => {}
         }
     }
 
