@@ -8,12 +8,13 @@ use crate::models::Models;
 use crate::node::Node;
 use crate::outcome::{Outcome, OutcomeTracker};
 use crate::owner::{Owned, own};
-use futures::StreamExt;
-use std::collections::HashMap;
+use futures::{FutureExt, StreamExt};
+use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tenure_core::id::{Incarnation, SessionId};
+use tenure_core::id::{ClaimId, Incarnation, SessionId};
 use tenure_core::request::ToolDef;
 use tenure_store::follow::FollowItem;
 use tenure_store::{SessionState, Store};
@@ -84,12 +85,24 @@ impl Shared {
     }
 }
 
-/// An engine: a node of a store that runs sessions. Dropping it stops new work; [`Engine::shutdown`] lets go
-/// in order.
+/// An engine: a node of a store that runs sessions. When its last handle is dropped, what runs is settled as
+/// stopped by a shutdown; [`Engine::shutdown`] lets go in order and waits for it.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     client: Client,
+    _last: Arc<LastHandle>,
+}
+
+/// Stops the engine's tasks when the last [`Engine`] is dropped.
+struct LastHandle(Arc<Shared>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.draining.store(true, Ordering::Release);
+        self.0.stop_now.cancel();
+        self.0.stop.cancel();
+    }
 }
 
 impl Engine {
@@ -137,7 +150,12 @@ impl Engine {
             .config
             .env
             .spawn(Box::pin(async move { reconcile(reconciler).await }));
-        Ok(Self { shared, client })
+        let last = Arc::new(LastHandle(shared.clone()));
+        Ok(Self {
+            shared,
+            client,
+            _last: last,
+        })
     }
 
     /// What needs no ownership.
@@ -292,7 +310,12 @@ fn wake(shared: &Arc<Shared>, session: &SessionId) {
             session: session.clone(),
         };
         loop {
-            let result = own(&task, &session).await;
+            let caught = AssertUnwindSafe(own(&task, &session)).catch_unwind().await;
+            let Ok(result) = caught else {
+                // The reconciler finds the claim without anybody working on it.
+                tracing::error!(%session, "running the session panicked");
+                break;
+            };
             let again = {
                 let mut running = task.running();
                 running
@@ -338,9 +361,10 @@ impl Drop for Entry {
 async fn reconcile(shared: Arc<Shared>) {
     let mut changes = shared.store.watch_all();
     let env = shared.config.env.clone();
+    let mut orphans = HashSet::new();
     loop {
         changes.borrow_and_update();
-        let waiting = match look(&shared).await {
+        let waiting = match look(&shared, &mut orphans).await {
             Ok(waiting) => waiting,
             Err(error) => {
                 tracing::warn!(%error, "the reconciler cannot read the store");
@@ -363,12 +387,38 @@ async fn reconcile(shared: Arc<Shared>) {
     }
 }
 
+/// A claim that names this node and that nothing here works on must not stay (R11). Seen in two passes, the
+/// node ends this life: its sessions are claimable at once, and it comes back as a new incarnation.
+async fn give_up_orphans(
+    shared: &Arc<Shared>,
+    incarnation: &Incarnation,
+    orphans: &mut HashSet<ClaimId>,
+) -> Result<(), EngineError> {
+    let claims = shared.store.claims().await?;
+    let now: HashSet<ClaimId> = {
+        let running = shared.running();
+        let mine = claims
+            .into_iter()
+            .filter(|claim| &claim.owner == incarnation);
+        mine.filter(|claim| !running.contains_key(&claim.session))
+            .map(|claim| claim.id)
+            .collect()
+    };
+    if now.iter().any(|claim| orphans.contains(claim)) {
+        tracing::error!(%incarnation, "a claim of this node has nobody working on it; starting a new life");
+        shared.store.leave(incarnation).await?;
+    }
+    *orphans = now;
+    Ok(())
+}
+
 /// One pass. True when a session asked for here is held elsewhere.
-async fn look(shared: &Arc<Shared>) -> Result<bool, EngineError> {
+async fn look(shared: &Arc<Shared>, orphans: &mut HashSet<ClaimId>) -> Result<bool, EngineError> {
     if shared.draining() || !shared.node.may_start() {
         return Ok(false);
     }
     let incarnation = shared.node.life().incarnation;
+    give_up_orphans(shared, &incarnation, orphans).await?;
     for dead in shared.store.reap(&incarnation).await? {
         tracing::info!(incarnation = %dead, "a node is gone");
     }

@@ -14,6 +14,9 @@
 //! [`Client::follow`]. A program whose tools start processes calls
 //! [`tenure_tools::guardian::maybe_run`] first in `main`.
 
+#[cfg(test)]
+extern crate self as tenure_engine;
+
 mod client;
 mod config;
 mod engine;
@@ -40,3 +43,8 @@ pub use hub::{Hub, LiveItem};
 pub use models::{Model, Models};
 pub use outcome::{Outcome, OutcomeTracker};
 pub use owner::Owned;
+
+/// The front page's example, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

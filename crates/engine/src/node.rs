@@ -56,6 +56,18 @@ impl Node {
         self.config.env.boot_ms() < self.deadline_ms.load(Ordering::Acquire)
     }
 
+    /// Waits until something may be started again: after a pause of this process, that is the next renewal
+    /// (R13). False when `life` was fenced instead.
+    pub async fn may_go_on(&self, life: &Life) -> bool {
+        while !self.may_start() {
+            tokio::select! {
+                () = life.fenced.cancelled() => return false,
+                () = self.config.env.sleep(Duration::from_millis(20)) => {}
+            }
+        }
+        !life.fenced.is_cancelled()
+    }
+
     /// The lease counts from the reading taken *before* the renewal was sent.
     fn extend_from(&self, before_ms: u64) {
         let good_for = self.config.lease - self.config.margin;

@@ -24,7 +24,9 @@ use tenure_core::id::{Incarnation, MessageId, SessionId};
 use tenure_core::message::Entry;
 use tenure_core::session::SessionState;
 use tenure_core::turn::settle::{Cause, settle};
-use tenure_store::{Acquire, AppendError, HookOp, ReadError, Tenure};
+use tenure_store::{
+    Acquire, AppendError, HookOp, ReadError, SessionRow, SessionState as Claim, Tenure,
+};
 
 /// How long an interrupted tool has to kill its processes and settle by itself: the guardian's own grace
 /// (200 ms at most) and a little.
@@ -76,17 +78,34 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
         Acquire::NotAllowed => return Ok(Owned::Lost),
     };
     tracing::info!(%session, epoch = tenure.fence.epoch, phase = ?tenure.phase, "took tenure");
-    let (mut runner, go) = match begin(shared, session, life, &tenure).await {
-        Ok(begun) => begun,
-        Err(DrainError::Lost) => return Ok(Owned::Lost),
-        Err(DrainError::Store(error)) => return Err(error),
-        // An interrupt between acquisition and the first look: settle it like any other.
-        Err(DrainError::Cancelling) => return Ok(Owned::Lost),
-    };
-    if go {
-        return runner.supervise().await;
+    let writer = Writer::new(
+        shared.store.clone(),
+        shared.config.env.clone(),
+        session.clone(),
+        tenure.fence.clone(),
+    );
+    let mut tenure = tenure;
+    // The claim is ours: whatever goes wrong from here on, it must end settled, lost or set aside.
+    loop {
+        match begin(shared, session, life.clone(), &tenure, &writer).await {
+            Ok((mut runner, true)) => return runner.supervise().await,
+            Ok((_, false)) => return Ok(Owned::Ended),
+            Err(DrainError::Lost) => return Ok(Owned::Lost),
+            // An interrupt between the takeover and its settlement: that decides now.
+            Err(DrainError::Cancelling) => {
+                tenure.phase = Phase::Cancelling;
+                continue;
+            }
+            Err(DrainError::Store(error)) if unavailable(&error) => {
+                tracing::error!(%session, %error, "cannot begin yet");
+            }
+            Err(DrainError::Store(error)) => return set_aside(&writer, &error).await,
+        }
+        tokio::select! {
+            () = life.fenced.cancelled() => return Ok(Owned::Lost),
+            () = shared.config.env.sleep(SETTLE_RETRY) => {}
+        }
     }
-    Ok(Owned::Ended)
 }
 
 /// After two charges a session runs alone in its own process, when this one has others (R8).
@@ -96,7 +115,8 @@ async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, Eng
     };
     let row = shared.store.session(session).await?;
     // The charge of the takeover itself comes on top of what is stored.
-    if !row.is_some_and(|row| row.attempts + 1 >= ISOLATE_FROM && row.attempts > 0) {
+    let free = |row: &SessionRow| matches!(row.state, Claim::Claimable { .. });
+    if !row.is_some_and(|row| free(&row) && row.attempts > 0 && row.attempts + 1 >= ISOLATE_FROM) {
         return Ok(false);
     }
     match isolate(session) {
@@ -114,39 +134,20 @@ async fn begin(
     session: &SessionId,
     life: Life,
     tenure: &Tenure,
+    writer: &Writer,
 ) -> Result<(Runner, bool), DrainError> {
     let store = shared.store.as_ref();
-    let env = shared.config.env.clone();
-    let mut writer = Writer::new(
-        shared.store.clone(),
-        env.clone(),
-        session.clone(),
-        tenure.fence.clone(),
-        tenure_core::turn::TurnState::default(),
-    );
-    let load::Loaded { state, sealed } = match load::load(store, session).await {
-        Ok(loaded) => loaded,
-        Err(error @ ReadError::Damaged { .. }) => {
-            set_aside(&writer, &error).await?;
-            return Err(DrainError::Store(error.into()));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    writer = Writer::new(
-        shared.store.clone(),
-        env,
-        session.clone(),
-        tenure.fence.clone(),
-        state.turn.clone(),
-    );
+    let load::Loaded { state, sealed } = load::load(store, session).await?;
+    writer.load(state.turn.clone());
     let mut runner = Runner {
         shared: shared.clone(),
         session: session.clone(),
-        writer,
+        writer: writer.clone(),
         life,
         tools: ToolRunner::new(shared.config.tool_concurrency),
         rules: Arc::new(Mutex::new(tenure_tools::permission::Rules::default())),
         resume: None,
+        alone: false,
         cut_in_a_row: 0,
         again: false,
         held: Vec::new(),
@@ -154,7 +155,7 @@ async fn begin(
         state,
     };
     let open = !runner.state.turn.at_boundary();
-    if tenure.taken_from.is_none() && !open {
+    if tenure.taken_from.is_none() && !open && tenure.phase != Phase::Cancelling {
         return Ok((runner, true));
     }
     recover::kill_leftovers(store, session).await?;
@@ -162,22 +163,27 @@ async fn begin(
     Ok((runner, go))
 }
 
-/// The log cannot be folded: an operational write that runs no projector sets the session aside (R12).
-async fn set_aside(writer: &Writer, error: &ReadError) -> Result<(), DrainError> {
+/// The log cannot be folded, or its settlement is refused each time: an operational write that runs no
+/// projector sets the session aside (R12).
+async fn set_aside(writer: &Writer, error: &EngineError) -> Result<Owned, EngineError> {
     let reason = format!("{error}. Export what can be read, or fork from an earlier point.");
-    writer
-        .append(Batch::settle(
-            Vec::new(),
-            vec![HookOp::Quarantine { reason }],
-        ))
-        .await?;
-    Ok(())
+    let op = HookOp::Quarantine {
+        reason: reason.clone(),
+    };
+    writer.append(Batch::settle(Vec::new(), vec![op])).await?;
+    Ok(Owned::Quarantined { reason })
 }
 
 impl Runner {
     /// Settles what the log says is open. False when nothing is left to do.
     async fn recover(&mut self, tenure: &Tenure) -> Result<bool, DrainError> {
-        let pending: Vec<MessageId> = self.state.inbox.iter().map(|i| i.input.clone()).collect();
+        let pending: Vec<MessageId> = self
+            .state
+            .inbox
+            .iter()
+            .filter(|i| matches!(i.kind, InputKind::Synthetic { .. }))
+            .map(|i| i.input.clone())
+            .collect();
         let state: &SessionState = &self.state;
         let consumed = |input: &MessageId| {
             state
@@ -188,6 +194,13 @@ impl Runner {
         let recovered =
             recover::settle_takeover(&self.writer, &self.session, tenure, &pending, &consumed)
                 .await?;
+        // Promoted by a recovery that was lost in its turn, before its step began: that step is still to
+        // come, and it runs alone.
+        self.alone = recovered == Recovered::GoOn
+            && self.state.wants_step
+            && tenure.continuation.as_ref().is_some_and(|own| {
+                matches!(self.state.entries.last().map(AsRef::as_ref), Some(Entry::Input { id, .. }) if id == own)
+            });
         tracing::info!(session = %self.session, ?recovered, "recovered");
         match recovered {
             Recovered::GoOn => Ok(true),
@@ -203,46 +216,53 @@ impl Runner {
     async fn supervise(&mut self) -> Result<Owned, EngineError> {
         loop {
             let ended = self.drain_watched().await;
-            let env = self.shared.config.env.clone();
-            match ended {
-                Ok(DrainEnd::Idle | DrainEnd::Failed | DrainEnd::HandedOver) => {
-                    return Ok(Owned::Ended);
-                }
-                Err(Stopped::Drain(DrainError::Lost)) => {
-                    self.tools.stop(env.as_ref(), Duration::ZERO).await;
-                    tracing::warn!(session = %self.session, "lost tenure; nothing more is written");
-                    return Ok(Owned::Lost);
-                }
-                Err(Stopped::Drain(DrainError::Cancelling)) => {
-                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
-                    return self.until_settled(Settlement::Interrupt).await;
-                }
-                Err(Stopped::Shutdown) => {
-                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
-                    return self.until_settled(Settlement::Shutdown).await;
-                }
-                Err(Stopped::Panicked) => {
-                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
-                    let error = SessionError::new(
-                        "internal",
-                        "Tenure failed by a fault of its own while running this session; see the log of the \
-                         process. The session can be used again.",
-                    );
-                    return self.until_settled(Settlement::Fail(error)).await;
-                }
-                Err(Stopped::Drain(DrainError::Store(error))) => {
-                    self.tools.stop(env.as_ref(), TOOL_GRACE).await;
-                    tracing::error!(session = %self.session, %error, "the store refused a write");
-                    if !unavailable(&error) {
-                        let error = SessionError::new("internal", error.to_string());
-                        return self.until_settled(Settlement::Fail(error)).await;
-                    }
-                    match self.until_settled(Settlement::InPlace).await? {
-                        Owned::Ended => {}
-                        other => return Ok(other),
-                    }
+            if let Some(owned) = self.conclude(ended).await? {
+                return Ok(owned);
+            }
+        }
+    }
+
+    /// Stops the tools and settles what a drain left open. `None` when the session goes on here.
+    async fn conclude(
+        &mut self,
+        ended: Result<DrainEnd, Stopped>,
+    ) -> Result<Option<Owned>, EngineError> {
+        let env = self.shared.config.env.clone();
+        let stopped = match ended {
+            Ok(DrainEnd::Idle | DrainEnd::Failed | DrainEnd::HandedOver) => {
+                return Ok(Some(Owned::Ended));
+            }
+            Err(stopped) => stopped,
+        };
+        let grace = match &stopped {
+            Stopped::Drain(DrainError::Lost) => Duration::ZERO,
+            _ => TOOL_GRACE,
+        };
+        self.tools.stop(env.as_ref(), grace).await;
+        let what = match stopped {
+            Stopped::Drain(DrainError::Lost) => {
+                tracing::warn!(session = %self.session, "lost tenure; nothing more is written");
+                return Ok(Some(Owned::Lost));
+            }
+            Stopped::Drain(DrainError::Cancelling) => Settlement::Interrupt,
+            Stopped::Shutdown => Settlement::Shutdown,
+            Stopped::Panicked => Settlement::Fail(SessionError::new(
+                "internal",
+                "Tenure failed by a fault of its own while running this session; see the log of the \
+                 process. The session can be used again.",
+            )),
+            Stopped::Drain(DrainError::Store(error)) => {
+                tracing::error!(session = %self.session, %error, "the store refused a write");
+                if unavailable(&error) {
+                    Settlement::InPlace
+                } else {
+                    Settlement::Fail(SessionError::new("internal", error.to_string()))
                 }
             }
+        };
+        match (self.until_settled(what.clone()).await?, what) {
+            (Owned::Ended, Settlement::InPlace) => Ok(None),
+            (owned, _) => Ok(Some(owned)),
         }
     }
 
@@ -279,25 +299,34 @@ impl Runner {
 
     /// Settles, again and again until the store takes it or tenure is lost.
     async fn until_settled(&mut self, what: Settlement) -> Result<Owned, EngineError> {
+        let mut what = what;
         loop {
-            let result = self.settle_once(&what).await;
-            match result {
+            let error = match self.settle_once(&what).await {
                 Ok(()) => return Ok(Owned::Ended),
                 Err(DrainError::Lost) => return Ok(Owned::Lost),
                 // An interrupt came on top: its settlement covers the other.
-                Err(DrainError::Cancelling) => {
-                    return Box::pin(self.until_settled(Settlement::Interrupt)).await;
+                Err(DrainError::Cancelling) if what != Settlement::Interrupt => {
+                    what = Settlement::Interrupt;
+                    continue;
                 }
-                Err(DrainError::Store(error)) => {
-                    tracing::error!(session = %self.session, %error, "cannot settle yet");
-                    if !unavailable(&error) {
-                        return self.quarantine(&error).await;
-                    }
-                    tokio::select! {
-                        () = self.life.fenced.cancelled() => return Ok(Owned::Lost),
-                        () = self.shared.config.env.sleep(SETTLE_RETRY) => {}
-                    }
+                Err(DrainError::Cancelling) => return Ok(Owned::Lost),
+                // Somebody took an input back meanwhile: look again.
+                Err(DrainError::Store(EngineError::Append(AppendError::InboxChanged {
+                    ..
+                }))) => continue,
+                Err(DrainError::Store(error)) => error,
+            };
+            tracing::error!(session = %self.session, %error, "cannot settle yet");
+            if !unavailable(&error) {
+                match set_aside(&self.writer, &error).await {
+                    Ok(owned) => return Ok(owned),
+                    Err(error) if unavailable(&error) => {}
+                    Err(error) => return Err(error),
                 }
+            }
+            tokio::select! {
+                () = self.life.fenced.cancelled() => return Ok(Owned::Lost),
+                () = self.shared.config.env.sleep(SETTLE_RETRY) => {}
             }
         }
     }
@@ -306,8 +335,12 @@ impl Runner {
         match what {
             Settlement::Interrupt => {
                 let inbox = self.shared.store.inbox(&self.session).await?;
-                let pending: Vec<MessageId> = inbox.into_iter().map(|p| p.input).collect();
-                recover::settle_interrupt(&self.writer, &self.session, &pending).await
+                let own: Vec<MessageId> = inbox
+                    .into_iter()
+                    .filter(|p| matches!(p.kind, InputKind::Synthetic { .. }))
+                    .map(|p| p.input)
+                    .collect();
+                recover::settle_interrupt(&self.writer, &own).await
             }
             Settlement::Shutdown => recover::settle_shutdown(&self.writer, &self.session).await,
             Settlement::Fail(error) => self.settle_failed(error).await,
@@ -324,11 +357,13 @@ impl Runner {
                     events.push(ExecutionFailed { execution, error }.into());
                 }
                 let mut ops = recover::end_effects(turn);
+                // The terminal itself parks what waits (R4); without one, nothing else would.
                 ops.push(HookOp::Release {
                     only_when_idle: false,
-                    park: true,
+                    park: turn.execution.is_none(),
                 });
-                Some(Batch::settle(events, ops))
+                // Under `cancelling` the terminal is *interrupted* (R2): then this is refused.
+                Some(Batch::start(events, ops))
             })
             .await?;
         Ok(())
@@ -358,20 +393,6 @@ impl Runner {
         };
         self.recover(&tenure).await.map(|_| ())
     }
-
-    /// Settling itself is refused each time: an operational write sets the session aside (R12).
-    async fn quarantine(&self, error: &EngineError) -> Result<Owned, EngineError> {
-        let reason = format!("its end could not be recorded: {error}");
-        self.writer
-            .append(Batch::settle(
-                Vec::new(),
-                vec![HookOp::Quarantine {
-                    reason: reason.clone(),
-                }],
-            ))
-            .await?;
-        Ok(Owned::Quarantined { reason })
-    }
 }
 
 /// Why a drain was dropped or ended.
@@ -382,7 +403,7 @@ enum Stopped {
 }
 
 /// What is to be recorded before letting go.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Settlement {
     Interrupt,
     Shutdown,

@@ -49,7 +49,8 @@ pub(crate) async fn kill_leftovers(
     Ok(())
 }
 
-/// Settles what the log says is open and decides what follows. One commit.
+/// Settles what the log says is open and decides what follows. One commit. `pending` are the waiting inputs that
+/// Tenure itself wrote.
 pub(crate) async fn settle_takeover(
     writer: &Writer,
     session: &SessionId,
@@ -96,14 +97,14 @@ pub(crate) async fn settle_takeover(
             None => Recovered::GoOn,
         },
         RecoveryDecision::SettleOnly => {
-            events.extend(cancel_continuation(session, &turn, tenure, pending));
+            events.extend(pending.iter().map(cancelled));
             events.extend(interrupted(&turn, InterruptReason::User));
-            ops.push(release(true));
+            ops.push(RELEASE);
             Recovered::Over
         }
         RecoveryDecision::Quarantine => {
             let error = quarantine_error(session, tenure.attempts);
-            events.extend(cancel_continuation(session, &turn, tenure, pending));
+            events.extend(pending.iter().map(cancelled));
             if let Some(execution) = &turn.execution {
                 events.push(
                     ExecutionFailed {
@@ -126,32 +127,30 @@ pub(crate) async fn settle_takeover(
             Recovered::Over
         }
     };
-    writer.append(Batch::settle(events, ops)).await?;
+    let batch = match decision {
+        RecoveryDecision::SettleOnly => Batch::settle(events, ops),
+        // An interrupt that came since the takeover changes the decision: then this is refused.
+        _ => Batch::start(events, ops),
+    };
+    writer.append(batch).await?;
     Ok(recovered)
 }
 
 /// Settles an interrupt this owner was told of: everything open, the execution, the claim. One commit.
-pub(crate) async fn settle_interrupt(
-    writer: &Writer,
-    session: &SessionId,
-    pending: &[MessageId],
-) -> Result<(), DrainError> {
-    let decide = |turn: &TurnState| Some(interrupt_batch(turn, session, pending));
-    writer.append_with(decide).await?;
+/// `own` are the pending inputs that Tenure itself wrote: they go with the execution they belonged to (R9).
+pub(crate) async fn settle_interrupt(writer: &Writer, own: &[MessageId]) -> Result<(), DrainError> {
+    writer
+        .append_with(|turn| Some(interrupt_batch(turn, own)))
+        .await?;
     Ok(())
 }
 
-fn interrupt_batch(turn: &TurnState, session: &SessionId, pending: &[MessageId]) -> Batch {
+fn interrupt_batch(turn: &TurnState, own: &[MessageId]) -> Batch {
     let mut events = settle(turn, &Cause::Interrupted);
-    let unconsumed = pending.iter().filter(|input| {
-        turn.step
-            .as_ref()
-            .is_some_and(|step| **input == continuation_id(session, step.message.as_str()))
-    });
-    events.extend(unconsumed.map(cancelled));
+    events.extend(own.iter().map(cancelled));
     events.extend(interrupted(turn, InterruptReason::User));
     let mut ops = end_effects(turn);
-    ops.push(release(true));
+    ops.push(RELEASE);
     Batch::settle(events, ops)
 }
 
@@ -177,16 +176,16 @@ fn shutdown_batch(turn: &TurnState, session: &SessionId) -> Batch {
     if !turn.at_boundary() {
         ops.push(HookOp::Leave);
     }
-    ops.push(release(false));
-    Batch::settle(events, ops)
+    ops.push(RELEASE);
+    // An interrupt that came meanwhile wins: then this is refused.
+    Batch::start(events, ops)
 }
 
-fn release(park: bool) -> HookOp {
-    HookOp::Release {
-        only_when_idle: false,
-        park,
-    }
-}
+/// Parking is left to the execution's terminal and to the interrupt: they know what came before them (R5).
+const RELEASE: HookOp = HookOp::Release {
+    only_when_idle: false,
+    park: false,
+};
 
 fn interrupted(turn: &TurnState, reason: InterruptReason) -> Option<EventBody> {
     turn.execution.as_ref().map(|execution| {
@@ -215,26 +214,6 @@ fn cancelled(input: &MessageId) -> EventBody {
         by: "recovery".to_owned(),
     }
     .into()
-}
-
-/// A continuation that nobody consumed goes with the execution it belonged to (R9).
-fn cancel_continuation(
-    session: &SessionId,
-    turn: &TurnState,
-    tenure: &Tenure,
-    pending: &[MessageId],
-) -> Vec<EventBody> {
-    let of_step = turn
-        .step
-        .as_ref()
-        .map(|step| continuation_id(session, step.message.as_str()));
-    pending
-        .iter()
-        .filter(|input| {
-            Some(*input) == of_step.as_ref() || Some(*input) == tenure.continuation.as_ref()
-        })
-        .map(cancelled)
-        .collect()
 }
 
 /// Removes the effect rows of every call the settlement closes.

@@ -56,6 +56,8 @@ pub(crate) struct Runner {
     pub rules: Arc<Mutex<Rules>>,
     /// Recovery's own input: the first boundary takes nothing else.
     pub resume: Option<MessageId>,
+    /// The next step is recovery's: nothing else is promoted before it has begun.
+    pub alone: bool,
     /// Attempts in a row that failed behind a complete call: they share the retry budget.
     pub cut_in_a_row: u32,
     /// The step before did not fit and was compacted: its number is used again.
@@ -86,7 +88,7 @@ impl Runner {
                 (None, true) => Boundary::Continuing,
                 (None, false) => Boundary::Idle,
             };
-            if self.admit_from_inbox(boundary).await? {
+            if !self.alone && self.admit_from_inbox(boundary).await? {
                 continue;
             }
             if !self.state.wants_step {
@@ -126,6 +128,14 @@ impl Runner {
             Ok(model) => model,
             Err(error) => return self.fail(error).await.map(Some),
         };
+        if let Some(repeating) = tenure_core::repeat::repeating(&self.state) {
+            let error = SessionError::new("repeating_failure", repeating.to_string());
+            return self.fail(error).await.map(Some);
+        }
+        if let Some(futile) = tenure_core::compaction::exhausted(&self.state, &model.info.limits) {
+            let error = SessionError::new("context_overflow", futile.to_string());
+            return self.fail(error).await.map(Some);
+        }
         if self.shared.config.auto_compaction
             && tenure_core::compaction::due(&self.state, &model.info.limits)
         {
@@ -179,7 +189,8 @@ impl Runner {
             .collect();
         let release = HookOp::Release {
             only_when_idle: false,
-            park: true,
+            // The terminal itself parks what waits; without one, nothing else would.
+            park: self.writer.turn().execution.is_none(),
         };
         self.writer
             .append(Batch::start(events, vec![release]))

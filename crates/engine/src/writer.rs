@@ -72,7 +72,6 @@ impl Writer {
         env: Arc<dyn Environment>,
         session: SessionId,
         fence: Fence,
-        turn: TurnState,
     ) -> Self {
         Self {
             store,
@@ -82,8 +81,13 @@ impl Writer {
                 fence,
                 unresolved: Vec::new(),
             })),
-            turn: Arc::new(Mutex::new(turn)),
+            turn: Arc::default(),
         }
+    }
+
+    /// Sets the memory to the fold of the log, before this owner has written anything that matters to it.
+    pub fn load(&self, fold: TurnState) {
+        *self.turn() = fold;
     }
 
     /// The turn's memory as of the last commit.

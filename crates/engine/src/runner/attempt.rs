@@ -41,7 +41,7 @@ impl Runner {
         let Some(mut publisher) = publisher else {
             return Err(DrainError::Lost);
         };
-        if !self.shared.node.may_start() {
+        if !self.shared.node.may_go_on(&self.life).await {
             return Err(DrainError::Lost);
         }
         let key = AttemptKey(format!("{message}-{attempt}"));

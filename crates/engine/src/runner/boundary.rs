@@ -24,7 +24,7 @@ impl Runner {
         let inbox = self.shared.store.inbox(&self.session).await?;
         match take(&inbox, boundary, self.resume.as_ref()) {
             Take::Nothing if boundary == Boundary::Recovering => {
-                // It was consumed before, or taken back: normal life goes on.
+                // It was taken back: normal life goes on.
                 self.resume = None;
                 Ok(true)
             }
@@ -67,9 +67,15 @@ impl Runner {
         }
         match self.writer.append(Batch::start(events, ops)).await {
             Ok(_) => {
-                self.resume = None;
+                self.alone = self.resume.take().is_some();
                 self.again = false;
-                self.cut_in_a_row = 0;
+                // Tenure's own words do not renew the budget of retries.
+                if inputs
+                    .iter()
+                    .any(|p| matches!(p.kind, InputKind::User { .. }))
+                {
+                    self.cut_in_a_row = 0;
+                }
                 Ok(())
             }
             // Somebody took an input back meanwhile: look again.

@@ -97,7 +97,13 @@ impl Runner {
         };
         let encoded = match model.provider.encode(&planned.request) {
             Ok(encoded) => encoded,
-            Err(error) => return Ok(Compacted::Failed((&error).into())),
+            Err(error) => {
+                let error = SessionError::from(&error);
+                if let Some(input) = input {
+                    self.refuse_manual(&input, &error, model).await?;
+                }
+                return Ok(Compacted::Failed(error));
+            }
         };
         let mut input = input;
         let mut failed = 0;

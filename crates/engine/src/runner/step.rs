@@ -68,6 +68,7 @@ impl Runner {
             .append(Batch::start(events, vec![enter]))
             .await?;
         self.again = false;
+        self.alone = false;
         self.tools.begin_step();
         self.attempts(model, message, encoded).await
     }
@@ -217,9 +218,7 @@ impl Runner {
                     };
                     self.fail_step(&session_error, vec![note.into()]).await?;
                     let wait = std::time::Duration::from_millis(delay_ms);
-                    let cut = self.cut_in_a_row;
                     self.shared.config.env.sleep(wait).await;
-                    self.cut_in_a_row = cut;
                     return Ok(None);
                 }
                 Retry::GiveUp(Some(why)) => {

@@ -1,7 +1,7 @@
 //! Local tools of one session: started when their call is durable, run concurrently, each settled once.
 
 use crate::engine::Shared;
-use crate::error::DrainError;
+use crate::error::{DrainError, EngineError};
 use crate::hub::LiveItem;
 use crate::node::Life;
 use crate::runner::Runner;
@@ -22,6 +22,9 @@ use tenure_tools::todo::TodoList;
 use tenure_tools::{ProgressSink, SpawnSink, Tool, ToolCx, ToolError, ToolOutput, Truncation};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+
+/// How long a dropped call may take to go.
+const BLOCKED: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What every call of a session shares. Cheap to clone.
 #[derive(Clone)]
@@ -160,7 +163,12 @@ impl ToolRunner {
             () = env.sleep(grace) => {}
         }
         self.abort.cancel();
-        let _ = running.wait_for(|n| *n == 0).await;
+        // A tool that blocks its thread cannot be dropped; its result will find its call settled.
+        tokio::select! {
+            _ = running.wait_for(|n| *n == 0) => {}
+            () = env.sleep(BLOCKED) => tracing::warn!("a tool does not let itself be stopped"),
+        }
+        self.running = watch::Sender::new(0);
         self.cancel = CancellationToken::new();
         self.abort = CancellationToken::new();
         while self.fault_out.try_recv().is_ok() {}
@@ -259,11 +267,22 @@ impl CallTask {
             Ok(granted) => granted,
             Err(refusal) => return self.settle(refusal, None).await,
         };
-        if self.cancel.is_cancelled() || !self.cx.shared.node.may_start() {
-            // The owner settles it as not begun.
+        let node = &self.cx.shared.node;
+        let go_on = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => false,
+            go_on = node.may_go_on(&self.cx.life) => go_on,
+        };
+        if !go_on {
+            // Whoever stops the calls settles it as not begun.
             return Ok(());
         }
-        self.started().await?;
+        match self.started().await {
+            Err(DrainError::Store(EngineError::Append(AppendError::StaleAttachment {
+                ..
+            }))) => return self.settle_stale().await,
+            started => started?,
+        }
         let tool_cx = ToolCx {
             granted: Some(granted.into()),
             ..tool_cx
@@ -462,10 +481,18 @@ impl CallTask {
             Ok(_) => Ok(()),
             Err(AppendError::StaleAttachment { .. }) => {
                 tracing::info!(session = %self.cx.session, call = %self.call, "late result of a replaced attachment refused");
-                Ok(())
+                Box::pin(self.settle_stale()).await
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The location was replaced while this call was open: its result is not used (R14).
+    async fn settle_stale(&self) -> Result<(), DrainError> {
+        let text =
+            "The session's location was replaced while this call was open; its result is not used";
+        self.settle(self.failure(ToolFailure::Stale, text), None)
+            .await
     }
 
     pub(super) fn rules(&self) -> Rules {
