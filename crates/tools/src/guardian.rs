@@ -11,11 +11,17 @@
 
 mod clock;
 mod identity;
+#[cfg(target_os = "linux")]
 mod kill;
 mod lease;
+#[cfg(target_os = "linux")]
 mod leftover;
+#[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
 mod run;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
 mod wire;
 
 use std::ffi::OsString;
@@ -24,8 +30,14 @@ use std::path::PathBuf;
 pub use clock::since_boot;
 pub use identity::{boot_id, pid_start};
 pub use lease::LeaseDeadline;
+#[cfg(target_os = "linux")]
 pub use leftover::{Leftover, LeftoverError, kill_leftover};
+#[cfg(target_os = "linux")]
 pub(crate) use process::{Guarded, StartError};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use unsupported::{Guarded, StartError};
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{Leftover, LeftoverError, kill_leftover};
 pub use wire::{Ended, ExitKind, Killed};
 pub(crate) use wire::{Report, Why};
 
@@ -84,6 +96,9 @@ pub fn maybe_run() {
         .nth(1)
         .is_some_and(|arg| arg == GUARDIAN_ARG)
     {
+        #[cfg(target_os = "linux")]
         std::process::exit(run::main());
+        #[cfg(not(target_os = "linux"))]
+        std::process::exit(unsupported::main());
     }
 }

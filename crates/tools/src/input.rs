@@ -55,6 +55,8 @@ pub(crate) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, ToolError> {
     } else {
         input
     };
-    serde::Deserialize::deserialize(input)
-        .map_err(|e: serde_json::Error| ToolError::invalid(format!("{e}.")))
+    serde::Deserialize::deserialize(input).map_err(|e: serde_json::Error| {
+        // The message may quote the input.
+        ToolError::invalid(format!("{}.", crate::output::cut(&e.to_string(), 500)))
+    })
 }

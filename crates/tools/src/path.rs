@@ -19,6 +19,9 @@ use crate::tool::ToolError;
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// As long as the kernel takes.
+const LONGEST_PATH: usize = 4096;
+
 /// A path as given and as it really is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
@@ -34,8 +37,8 @@ pub struct Resolved {
 /// Why a path cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// Empty, or with a NUL byte.
-    #[error("`{0}` is not a usable path.")]
+    /// Empty, too long, or with a NUL byte.
+    #[error("`{0}` is not a usable path (empty, over 4096 bytes, or with a NUL character).")]
     Unusable(String),
     /// A `..` after a part that does not exist.
     #[error("`{0}` goes up from a directory that does not exist.")]
@@ -70,9 +73,10 @@ impl From<PathError> for ToolError {
 /// # Errors
 /// See [`PathError`]. A path that does not exist is not an error.
 pub fn resolve(base: &Path, given: &str) -> Result<Resolved, PathError> {
-    if given.is_empty() || given.contains('\0') {
+    if given.is_empty() || given.contains('\0') || given.len() > LONGEST_PATH {
+        let shown = crate::output::cut(given, 200);
         return Err(PathError::Unusable(
-            crate::output::clean(given).into_owned(),
+            crate::output::clean(shown).into_owned(),
         ));
     }
     let path = Path::new(given);

@@ -85,7 +85,7 @@ fn check(schema: &Value, input: &Value, at: &str, found: &mut Vec<String>) {
 fn check_object(schema: &Value, object: &Map<String, Value>, at: &str, found: &mut Vec<String>) {
     let join = |name: &str| {
         if at.is_empty() {
-            name.to_owned()
+            crate::output::cut(name, 100).to_owned()
         } else {
             format!("{at}.{name}")
         }

@@ -114,9 +114,11 @@ impl<'a> Run<'a> {
         let last = self.watch(&mut guarded, &mut buffer, &mut open).await?;
         let held = open && self.drain(&mut guarded, &mut buffer).await;
         let took = self.began.elapsed();
-        let (guardian_lost, gave_up) = (matches!(last, Last::Lost), matches!(last, Last::GaveUp));
-        if guardian_lost {
-            self.sweep(&guarded).await;
+        let guardian_lost = matches!(last, Last::Lost);
+        let mut gave_up = matches!(last, Last::GaveUp);
+        // A guardian that is gone, or that does not answer (the command may have stopped it), is replaced here.
+        if guardian_lost || (gave_up && self.stuck.is_empty()) {
+            gave_up = !self.sweep(&guarded).await;
         }
         let (killed, more_killed) = match last {
             Last::Done(killed, more) => (killed, more),
@@ -230,14 +232,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The guardian is gone without a word: end what it watched, found by its mark.
-    async fn sweep(&mut self, guarded: &Guarded) {
+    /// Ends what the guardian watched, and it; found by identity and mark. Gives whether nothing is left.
+    async fn sweep(&mut self, guarded: &Guarded) -> bool {
         let spawned = guarded.spawned().clone();
         let swept = tokio::task::spawn_blocking(move || {
             kill_leftover(spawned.pid, spawned.pid_start, &spawned.boot_id)
         });
-        if let Ok(Err(error)) = swept.await {
-            tracing::warn!(%error, "a killed guardian left processes behind");
+        match swept.await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a command left processes behind");
+                false
+            }
+            Err(_) => false,
         }
     }
 }

@@ -395,3 +395,20 @@ async fn commands_that_cannot_run_are_refused_before_anything_starts() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_command_that_stops_its_guardian_is_ended_all_the_same() {
+    let place = Place::new();
+    let cx = place.cx();
+    let running = tokio::spawn({
+        let cx = cx.clone();
+        let command =
+            "kill -STOP $PPID; setsid sleep 600 & echo $! >child; echo $$ >pid; sleep 600";
+        async move { run(&cx, "bash", json!({ "command": command })).await }
+    });
+    let (pid, child) = (place.pid("pid").await, place.pid("child").await);
+    cx.cancel.cancel();
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, ToolError::Interrupted { .. }), "{error:?}");
+    assert!(!alive(pid) && !alive(child));
+}

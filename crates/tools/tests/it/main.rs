@@ -1,5 +1,11 @@
 //! Integration tests of the tools: real files, real processes, real signals.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
 mod bash;
 mod edit;
 mod guardian;
