@@ -14,6 +14,10 @@ const PAGE: usize = 256;
 
 /// What a follower gets.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every item is an event; a box would cost each of them an allocation"
+)]
 pub enum FollowItem {
     /// The next event.
     Event(Event),

@@ -157,6 +157,7 @@ impl SqliteStore {
         let conn = open::prepare(path, options.clock.wall_ms(), |folder| {
             options.probe(folder)
         })?;
+        let watchers = Arc::new(Watchers::new(options.switches()));
         let shared = Arc::new(SharedState {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             boot_id: options.clock.boot_id(),
@@ -167,7 +168,7 @@ impl SqliteStore {
             gate: Gate::default(),
             hooks: Arc::default(),
             readers: Readers::default(),
-            watchers: Arc::default(),
+            watchers,
             locks: LockFolder::beside(path),
             nodes: Mutex::default(),
             observations: Mutex::default(),
@@ -228,9 +229,9 @@ impl SqliteStore {
         let kib = u32::try_from((bytes >> 10) + 1)
             .unwrap_or(u32::MAX)
             .min(QUEUE_KIB as u32);
-        let permit = Arc::clone(&self.shared.permits)
-            .acquire_many_owned(kib)
-            .await;
+        // Unconstrained: the runtime's own budget must not put a first poll off, since it orders appends.
+        let permits = Arc::clone(&self.shared.permits);
+        let permit = tokio::task::unconstrained(permits.acquire_many_owned(kib)).await;
         let job: Box<dyn Job> = match permit {
             Ok(permit) => Box::new(Permitted {
                 job,

@@ -196,10 +196,7 @@ pub(super) enum Verdict {
 pub(super) fn judge(holder: &Holder) -> Verdict {
     let pid = holder.pid;
     match process_stat(pid) {
-        Some((state, start)) if start == holder.start => match state {
-            'T' | 't' | 'S' | 'D' => kill(pid),
-            _ => Verdict::Wait,
-        },
+        Some((state, start)) if start == holder.start && "TtSD".contains(state) => kill(pid),
         _ => Verdict::Wait,
     }
 }

@@ -171,11 +171,9 @@ fn turn(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), AppendStop
                 return Err(work.stale_attachment());
             }
         }
-        E::FragmentStarted(data) => {
-            if data.kind == FragmentKind::Text {
-                work.head.open_text = Some(part_key(&data.message, data.part));
-                work.head.line_done = true;
-            }
+        E::FragmentStarted(data) if data.kind == FragmentKind::Text => {
+            work.head.open_text = Some(part_key(&data.message, data.part));
+            work.head.line_done = true;
         }
         E::FragmentChunk(data) => {
             let open = work.head.open_text.as_deref();

@@ -31,8 +31,8 @@ struct State {
 }
 
 /// Who waits for what.
-#[derive(Default)]
 pub(super) struct Watchers {
+    switches: crate::Switches,
     state: Mutex<State>,
     hurry: Condvar,
 }
@@ -42,6 +42,14 @@ fn bump(sender: &watch::Sender<u64>) {
 }
 
 impl Watchers {
+    pub(super) fn new(switches: crate::Switches) -> Self {
+        Self {
+            switches,
+            state: Mutex::default(),
+            hurry: Condvar::new(),
+        }
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,8 +165,11 @@ impl Watchers {
             if known != Some(rev)
                 && let Some(watched) = self.state().sessions.get_mut(&session)
             {
-                watched.rev = Some(rev);
-                bump(&watched.sender);
+                let baseline = watched.rev.replace(rev).is_none();
+                // What came between a reader's subscription and this look is not known: wake it once.
+                if !(baseline && broken!(self.switches, FollowSubscribesLate)) {
+                    bump(&watched.sender);
+                }
             }
         }
         if everything && let Some(all) = &self.state().all {

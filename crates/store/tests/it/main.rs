@@ -1,3 +1,7 @@
 //! The store's integration tests.
 
-mod smoke;
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod conformance;
+mod mutants;
+mod sqlite_backend;

@@ -1,0 +1,330 @@
+//! Appends: seqs, ids, fences, verdicts, unknown commits.
+
+use super::world::*;
+use crate::api::*;
+use crate::sqlite::Fault;
+use futures::FutureExt;
+use tenure_core::event::body::*;
+use tenure_core::event::{EventBody, NewEvent};
+use tenure_core::id::*;
+
+pub async fn seqs_are_dense_and_events_come_back_as_written(w: World) {
+    let session = w.create().await;
+    let mut written = Vec::new();
+    for batch in 0..5 {
+        let events: Vec<_> = (0..=batch)
+            .map(|n| w.renamed(&format!("{batch}/{n} \u{1f980} \"x\\")))
+            .collect();
+        written.extend(events.iter().map(|event| event.body.clone()));
+        let committed = w
+            .store
+            .append(Append::unfenced(session.clone(), events))
+            .await
+            .unwrap();
+        assert_eq!(committed.head, written.len() as u64);
+        assert!(!committed.duplicate);
+    }
+    let log = w.log(&session).await;
+    assert!(
+        log.iter()
+            .enumerate()
+            .all(|(n, event)| event.seq == n as u64 && event.epoch.is_none())
+    );
+    assert_eq!(
+        log[1..]
+            .iter()
+            .map(|event| event.body.clone())
+            .collect::<Vec<_>>(),
+        written
+    );
+    assert!(
+        log.iter()
+            .all(|event| event.session == session && event.created_ms == 1_000)
+    );
+}
+
+pub async fn a_known_id_returns_what_is_stored(w: World) {
+    let session = w.create().await;
+    let events = vec![w.renamed("one"), w.renamed("two")];
+    let again = || Append::unfenced(session.clone(), events.clone());
+    let first = w.store.append(again()).await.unwrap();
+    w.write(&session, w.renamed("three")).await;
+    let second = w.store.append(again()).await.unwrap();
+    assert!(second.duplicate);
+    assert_eq!(second.events, first.events);
+    assert_eq!((second.head, w.log(&session).await.len()), (3, 4));
+    let title = w.store.session(&session).await.unwrap().unwrap().title;
+    assert_eq!(
+        title.as_deref(),
+        Some("three"),
+        "a duplicate projects nothing"
+    );
+}
+
+pub async fn a_known_id_with_another_content_is_a_conflict(w: World) {
+    let (session, other) = (w.create().await, w.create().await);
+    let event = w.renamed("one");
+    w.write(&session, event.clone()).await;
+    let changed = NewEvent {
+        id: event.id.clone(),
+        ..w.renamed("another")
+    };
+    for (place, events) in [
+        (&session, vec![changed]),
+        (&other, vec![event.clone()]),
+        (&session, vec![event.clone(), w.renamed("new company")]),
+    ] {
+        let refused = w
+            .store
+            .append(Append::unfenced(place.clone(), events))
+            .await
+            .unwrap_err();
+        let expected = AppendError::Conflict {
+            session: place.clone(),
+            event: event.id.clone(),
+        };
+        assert_eq!(refused, expected);
+    }
+    assert_eq!(w.log(&session).await.len(), 2);
+}
+
+pub async fn an_unknown_session_and_a_second_creation_are_refused(w: World) {
+    let missing = SessionId::from_bits(77);
+    let refused = w
+        .store
+        .append(Append::unfenced(missing.clone(), vec![w.renamed("x")]))
+        .await;
+    assert_eq!(
+        refused.unwrap_err(),
+        AppendError::UnknownSession(missing.clone())
+    );
+    assert_eq!(w.store.session(&missing).await, Ok(None));
+    let session = w.create().await;
+    let refused = w
+        .store
+        .append(Append::unfenced(session.clone(), vec![w.created()]))
+        .await;
+    assert_eq!(refused.unwrap_err(), AppendError::SessionExists(session));
+}
+
+pub async fn each_part_of_the_fence_is_compared(w: World) {
+    let (session, node) = (w.create().await, w.join().await);
+    let mut owner = w.acquire(&session, &node).await;
+    let good = owner.fence.clone();
+    for fence in [
+        Fence {
+            epoch: good.epoch + 1,
+            ..good.clone()
+        },
+        Fence {
+            owner: Incarnation::from_bits(999),
+            ..good.clone()
+        },
+        Fence {
+            claim: ClaimId::from_bits(999),
+            ..good.clone()
+        },
+        Fence {
+            write_no: good.write_no + 1,
+            ..good.clone()
+        },
+    ] {
+        let mut append = owner.fenced(Guard::Settling, vec![w.renamed("stolen")], Vec::new());
+        append.fence = Some(fence);
+        let refused = w.store.append(append).await.unwrap_err();
+        assert_eq!(
+            refused,
+            AppendError::StaleClaim {
+                session: session.clone()
+            }
+        );
+    }
+    assert_eq!(w.log(&session).await.len(), 1);
+    let committed = owner
+        .append(Guard::Settling, vec![w.renamed("mine")], Vec::new())
+        .await
+        .unwrap();
+    assert_eq!(committed.write_no, good.write_no + 1);
+    assert_eq!(committed.events[0].epoch, Some(good.epoch));
+}
+
+pub async fn what_a_runner_writes_needs_a_fence(w: World) {
+    let session = w.create().await;
+    let execution = ExecutionId::from_bits(5);
+    for body in [
+        EventBody::from(ExecutionStarted { execution }),
+        EventBody::from(step_started(&w.message())),
+    ] {
+        let refused = w
+            .store
+            .append(Append::unfenced(session.clone(), vec![w.event(body)]))
+            .await;
+        assert!(
+            matches!(refused, Err(AppendError::Rejected { .. })),
+            "{refused:?}"
+        );
+    }
+    let mut append = Append::unfenced(session, Vec::new());
+    append.ops = vec![HookOp::Leave];
+    let refused = w.store.append(append).await;
+    assert!(
+        matches!(refused, Err(AppendError::Rejected { .. })),
+        "{refused:?}"
+    );
+}
+
+pub async fn bodies_that_cannot_be_stored_are_refused_before_queueing(w: World) {
+    let session = w.create().await;
+    for title in ["nul \0 inside".to_owned(), "x".repeat(17 << 20)] {
+        let refused = w
+            .store
+            .append(Append::unfenced(session.clone(), vec![w.renamed(&title)]))
+            .await;
+        assert!(matches!(refused, Err(AppendError::Rejected { .. })));
+    }
+    let mut deep = serde_json::Value::Null;
+    for _ in 0..200 {
+        deep = serde_json::Value::Array(vec![deep]);
+    }
+    let event = w.event(PermissionsChanged { permissions: deep });
+    let refused = w
+        .store
+        .append(Append::unfenced(session.clone(), vec![event]))
+        .await;
+    assert!(matches!(refused, Err(AppendError::Rejected { .. })));
+    let large = "y".repeat(4 << 20);
+    w.write(&session, w.renamed(&large)).await;
+    assert_eq!(w.log(&session).await.len(), 2);
+}
+
+pub async fn one_refused_append_harms_no_neighbour(w: World) {
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        sessions.push(w.create().await);
+    }
+    let hold = w.backend.hold_writer();
+    let mut waiting = Vec::new();
+    for (n, session) in sessions.iter().enumerate() {
+        let mut append = Append::unfenced(session.clone(), vec![w.renamed("new")]);
+        if n % 2 == 1 {
+            append.fence = Some(Fence {
+                claim: ClaimId::from_bits(1),
+                epoch: 9,
+                owner: Incarnation::from_bits(1),
+                write_no: 0,
+            });
+        }
+        let mut future = Box::pin(w.store.append(append));
+        // The writer is held, so all of them wait in one line before it looks again.
+        assert!((&mut future).now_or_never().is_none());
+        waiting.push(future);
+    }
+    drop(hold);
+    let answers = futures::future::join_all(waiting).await;
+    for (n, (answer, session)) in answers.into_iter().zip(&sessions).enumerate() {
+        if n % 2 == 1 {
+            assert_eq!(
+                answer.unwrap_err(),
+                AppendError::StaleClaim {
+                    session: session.clone()
+                }
+            );
+        } else {
+            assert_eq!(answer.unwrap().head, 1);
+        }
+        assert_eq!(w.log(session).await.len(), if n % 2 == 1 { 1 } else { 2 });
+    }
+}
+
+pub async fn appends_of_one_session_keep_their_order(w: World) {
+    let session = w.create().await;
+    let mut waiting = Vec::new();
+    for n in 0..200 {
+        let mut append = Append::unfenced(session.clone(), vec![w.renamed(&n.to_string())]);
+        append.lane = if n % 3 == 0 {
+            Lane::Control
+        } else {
+            Lane::Text
+        };
+        let mut future = Box::pin(w.store.append(append));
+        // The first poll is what orders them.
+        assert!((&mut future).now_or_never().is_none_or(|done| done.is_ok()));
+        waiting.push(future);
+    }
+    drop(waiting);
+    w.write(&session, w.renamed("last")).await;
+    let titles: Vec<_> = w
+        .log(&session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.body {
+            EventBody::SessionRenamed(data) => Some(data.title),
+            _ => None,
+        })
+        .collect();
+    let expected: Vec<_> = (0..200)
+        .map(|n| n.to_string())
+        .chain(["last".to_owned()])
+        .collect();
+    assert_eq!(titles, expected);
+}
+
+pub async fn an_unknown_commit_is_resolved_either_way(w: World) {
+    for fault in [Fault::CommitLost, Fault::AnswerLost] {
+        let (session, node) = (w.create().await, w.join().await);
+        let mut owner = w.acquire(&session, &node).await;
+        let event = w.renamed("perhaps");
+        let id = event.id.clone();
+        let (ran, seen) = std::sync::mpsc::channel();
+        let mut append = owner.fenced(Guard::Settling, vec![event], Vec::new());
+        append.after_commit = Some(Box::new(move |committed| {
+            let _ = ran.send(committed.head);
+        }));
+        w.backend.fail_next_commit(fault);
+        let unknown = w.store.append(append).await.unwrap_err();
+        assert!(
+            matches!(unknown, AppendError::Unknown { .. }),
+            "{unknown:?}"
+        );
+        assert!(seen.try_recv().is_err(), "nobody knows yet");
+        let found = w
+            .store
+            .resolve(&session, &owner.fence, &[id])
+            .await
+            .unwrap();
+        let there = fault == Fault::AnswerLost;
+        assert_eq!(found.is_some(), there);
+        assert_eq!(w.log(&session).await.len(), if there { 2 } else { 1 });
+        assert_eq!(
+            seen.try_iter().collect::<Vec<_>>(),
+            if there { vec![1] } else { vec![] }
+        );
+        // The write number moved on; its new value comes with the answer, or by trying the next ones.
+        owner.fence.write_no =
+            found.map_or(owner.fence.write_no + 1, |committed| committed.write_no);
+        owner
+            .append(Guard::Settling, vec![w.renamed("on")], Vec::new())
+            .await
+            .unwrap();
+    }
+}
+
+pub async fn a_ghost_fails_after_resolution(w: World) {
+    let (session, node) = (w.create().await, w.join().await);
+    let owner = w.acquire(&session, &node).await;
+    let event = w.renamed("ghost");
+    let found = w
+        .store
+        .resolve(&session, &owner.fence, std::slice::from_ref(&event.id))
+        .await;
+    assert!(found.unwrap().is_none());
+    let ghost = owner.fenced(Guard::Settling, vec![event], Vec::new());
+    let refused = w.store.append(ghost).await.unwrap_err();
+    assert_eq!(
+        refused,
+        AppendError::StaleClaim {
+            session: session.clone()
+        }
+    );
+    assert_eq!(w.log(&session).await.len(), 1);
+}

@@ -1,0 +1,317 @@
+//! The commit hook's operations (R2, R8, R14).
+
+use super::world::*;
+use crate::api::*;
+use tenure_core::event::body::*;
+use tenure_core::id::*;
+
+pub async fn enter_and_leave_move_the_phase(w: World) {
+    let (session, node) = (w.create().await, w.join().await);
+    let mut owner = w.acquire(&session, &node).await;
+    let message = w.message();
+    let execution = ExecutionId::from_bits(w.bits());
+    owner.start_execution(&w, &execution).await;
+    let started = owner.start_step(&w, &message).await.unwrap();
+    let claim = w.store.claims().await.unwrap().remove(0);
+    assert_eq!(
+        (claim.phase, claim.epoch),
+        (Phase::Active, owner.fence.epoch)
+    );
+    assert_eq!(claim.assistant_message_id, Some(message.clone()));
+    assert_eq!(claim.assistant_seq, Some(started.head));
+    let refused = owner
+        .ops(vec![HookOp::Enter { message: None }])
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        AppendError::StaleClaim {
+            session: session.clone()
+        }
+    );
+    owner.end_step(&w, &message).await;
+    let view = w
+        .store
+        .claim_phase(&session, &owner.fence)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((view.phase, view.wake_pending), (Phase::Safe, false));
+    let claim = w.store.claims().await.unwrap().remove(0);
+    assert_eq!(
+        (claim.assistant_message_id, claim.assistant_seq),
+        (None, None)
+    );
+}
+
+pub async fn promotion_takes_each_input_once(w: World) {
+    let (session, node) = (w.create().await, w.join().await);
+    let mut owner = w.acquire(&session, &node).await;
+    let (one, two) = (w.admit(&session).await, w.admit(&session).await);
+    let changed = AppendError::InboxChanged {
+        session: session.clone(),
+    };
+    owner.promote(&w, &one).await.unwrap();
+    assert_eq!(owner.promote(&w, &one).await.unwrap_err(), changed);
+    let cancel = w.event(InputCancelled {
+        input: two.clone(),
+        by: "user".to_owned(),
+    });
+    w.write(&session, cancel).await;
+    assert_eq!(owner.promote(&w, &two).await.unwrap_err(), changed);
+    let again = w.event(InputCancelled {
+        input: two,
+        by: "user".to_owned(),
+    });
+    let refused = w
+        .store
+        .append(Append::unfenced(session.clone(), vec![again]))
+        .await;
+    assert_eq!(refused.unwrap_err(), changed);
+    let third = w.admit(&session).await;
+    let alone = HookOp::Promote {
+        input: third.clone(),
+    };
+    assert!(matches!(
+        owner.ops(vec![alone]).await,
+        Err(AppendError::Rejected { .. })
+    ));
+    let twice = w.event(admitted(&third, Delivery::Queue));
+    let refused = w
+        .store
+        .append(Append::unfenced(session.clone(), vec![twice]))
+        .await;
+    assert!(
+        matches!(refused, Err(AppendError::Rejected { .. })),
+        "one input, one admission"
+    );
+    assert_eq!(w.store.inbox(&session).await.unwrap().len(), 1);
+}
+
+pub async fn release_looks_at_the_inbox(w: World) {
+    let (session, node) = (w.create().await, w.join().await);
+    let mut owner = w.acquire(&session, &node).await;
+    let input = w.admit(&session).await;
+    let busy = AppendError::NotIdle {
+        session: session.clone(),
+    };
+    assert_eq!(owner.ops(vec![RELEASE_IDLE]).await.unwrap_err(), busy);
+    owner.promote(&w, &input).await.unwrap();
+    let execution = ExecutionId::from_bits(w.bits());
+    owner.start_execution(&w, &execution).await;
+    assert_eq!(owner.ops(vec![RELEASE_IDLE]).await.unwrap_err(), busy);
+    let over = w.event(ExecutionSucceeded { execution });
+    owner
+        .append(Guard::Settling, vec![over], vec![RELEASE_IDLE])
+        .await
+        .unwrap();
+    assert_eq!(w.store.claims().await.unwrap(), []);
+    assert_eq!(w.state(&session).await, SessionState::Idle);
+    let mut second = w.acquire(&session, &node).await;
+    assert!(
+        second.fence.epoch > owner.fence.epoch,
+        "the epoch outlives the claim"
+    );
+    w.admit(&session).await;
+    let park = HookOp::Release {
+        only_when_idle: true,
+        park: true,
+    };
+    second.ops(vec![park]).await.unwrap();
+    assert_eq!(w.state(&session).await, SessionState::Parked { inputs: 1 });
+}
+
+pub async fn effects_are_recorded_once_and_end(w: World) {
+    let (session, _, mut owner, _, message) = w.running().await;
+    let call = CallId::new("call 1");
+    let start = HookOp::EffectStart {
+        message: message.clone(),
+        call: call.clone(),
+        generation: 0,
+    };
+    owner.ops(vec![start.clone()]).await.unwrap();
+    let refused = owner.ops(vec![start]).await.unwrap_err();
+    assert!(
+        matches!(refused, AppendError::Conflict { .. }),
+        "{refused:?}"
+    );
+    let process = ProcessId {
+        pid: 12,
+        pid_start: 34,
+        boot_id: "b".to_owned(),
+    };
+    let note = HookOp::EffectProcess {
+        message: message.clone(),
+        call: call.clone(),
+        process: process.clone(),
+    };
+    owner.ops(vec![note]).await.unwrap();
+    let row = EffectRow {
+        message: message.clone(),
+        call: call.clone(),
+        epoch: owner.fence.epoch,
+        generation: 0,
+        process: Some(process),
+    };
+    assert_eq!(w.store.effects(&session).await.unwrap(), [row]);
+    let end = HookOp::EffectEnd {
+        message,
+        call,
+        generation: Some(0),
+    };
+    owner.ops(vec![end.clone()]).await.unwrap();
+    owner.ops(vec![end]).await.unwrap();
+    assert_eq!(w.store.effects(&session).await.unwrap(), []);
+}
+
+pub async fn a_replaced_attachment_refuses_late_work(w: World) {
+    let (session, _, mut owner, _, message) = w.running().await;
+    let stale = AppendError::StaleAttachment {
+        session: session.clone(),
+    };
+    let replaced = |generation| {
+        w.event(AttachmentReplaced {
+            location: Location {
+                directory: "/elsewhere".to_owned(),
+            },
+            generation,
+            reason: "moved".to_owned(),
+        })
+    };
+    let call = CallId::new("c");
+    let start = HookOp::EffectStart {
+        message: message.clone(),
+        call: call.clone(),
+        generation: 0,
+    };
+    owner.ops(vec![start]).await.unwrap();
+    let raise = HookOp::ReplaceAttachment { from: 0 };
+    owner
+        .append(Guard::Settling, vec![replaced(1)], vec![raise.clone()])
+        .await
+        .unwrap();
+    let row = w.store.session(&session).await.unwrap().unwrap();
+    assert_eq!(
+        (row.generation, row.location.directory.as_str()),
+        (1, "/elsewhere")
+    );
+    let again = owner
+        .append(Guard::Settling, vec![replaced(2)], vec![raise])
+        .await;
+    assert_eq!(again.unwrap_err(), stale);
+    let end = |generation| HookOp::EffectEnd {
+        message: message.clone(),
+        call: call.clone(),
+        generation,
+    };
+    assert_eq!(owner.ops(vec![end(Some(0))]).await.unwrap_err(), stale);
+    let late = HookOp::EffectStart {
+        message: message.clone(),
+        call: CallId::new("d"),
+        generation: 0,
+    };
+    assert_eq!(owner.ops(vec![late]).await.unwrap_err(), stale);
+    let started = w.event(ToolStarted {
+        message: message.clone(),
+        call: call.clone(),
+        generation: 0,
+    });
+    assert_eq!(
+        owner
+            .append(Guard::Running, vec![started], Vec::new())
+            .await
+            .unwrap_err(),
+        stale
+    );
+    owner.ops(vec![end(None)]).await.unwrap();
+    assert_eq!(w.store.effects(&session).await.unwrap(), []);
+}
+
+pub async fn quarantine_ends_the_claim_until_released(w: World) {
+    let (session, node, mut owner, execution, message) = w.running().await;
+    let over = w.event(ExecutionFailed {
+        execution,
+        error: tenure_core::SessionError::new("crashed", "three times"),
+    });
+    let reason = "it crashed its process".to_owned();
+    let ops = vec![
+        HookOp::Leave,
+        HookOp::Quarantine {
+            reason: reason.clone(),
+        },
+    ];
+    let step = w.event(step_ended(&message));
+    owner
+        .append(Guard::Settling, vec![step, over], ops)
+        .await
+        .unwrap();
+    assert_eq!(w.store.claims().await.unwrap(), []);
+    w.admit(&session).await;
+    assert_eq!(
+        w.state(&session).await,
+        SessionState::Quarantined {
+            reason: reason.clone()
+        }
+    );
+    assert_eq!(w.store.claimable(9).await.unwrap(), []);
+    let refused = w.store.acquire(&session, &node, true).await.unwrap();
+    assert_eq!(refused, Acquire::Quarantined { reason });
+    let mut release = Append::unfenced(
+        session.clone(),
+        vec![w.event(SessionReleased {
+            by: "me".to_owned(),
+        })],
+    );
+    release.ops = vec![HookOp::Unquarantine];
+    w.store.append(release).await.unwrap();
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Claimable { .. }
+    ));
+    assert_eq!(w.acquire(&session, &node).await.tenure.attempts, 0);
+}
+
+pub async fn a_failed_operation_undoes_the_events_beside_it(w: World) {
+    let (session, _, mut owner, _, message) = w.running().await;
+    let before = w.log(&session).await.len();
+    let ops = vec![HookOp::Leave, HookOp::ReplaceAttachment { from: 41 }];
+    let refused = owner
+        .append(Guard::Settling, vec![w.event(step_ended(&message))], ops)
+        .await;
+    assert!(
+        matches!(refused, Err(AppendError::StaleAttachment { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(w.log(&session).await.len(), before);
+    let view = w
+        .store
+        .claim_phase(&session, &owner.fence)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(view.phase, Phase::Active);
+    owner.end_step(&w, &message).await;
+}
+
+pub async fn continuation_and_recovery_error_are_kept(w: World) {
+    let (session, node, mut owner, _, _) = w.running().await;
+    let input = w.message();
+    let ops = vec![
+        HookOp::Continuation {
+            input: input.clone(),
+        },
+        HookOp::RecoveryError {
+            message: "words".to_owned(),
+        },
+    ];
+    owner.ops(ops).await.unwrap();
+    let claim = w.store.claims().await.unwrap().remove(0);
+    assert_eq!(claim.recovery_input_id, Some(input.clone()));
+    assert_eq!(claim.recovery_error.as_deref(), Some("words"));
+    w.store.leave(&node).await.unwrap();
+    let heir = w.join().await;
+    assert_eq!(
+        w.acquire(&session, &heir).await.tenure.continuation,
+        Some(input)
+    );
+}

@@ -1,0 +1,123 @@
+//! Who is alive (R7, R13).
+
+use super::world::*;
+use crate::api::*;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_secs(1);
+
+pub async fn a_node_that_crashed_is_dead_at_once(w: World) {
+    let (session, node, _, _, _) = w.running().await;
+    let observer = w.join().await;
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    w.backend.crash(&node);
+    assert_eq!(
+        w.store.reap(&observer).await.unwrap(),
+        std::slice::from_ref(&node)
+    );
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Claimable { .. }
+    ));
+    assert_eq!(w.store.renew(&node).await.unwrap(), Renewal::Dead);
+    assert_eq!(
+        w.acquire(&session, &observer).await.tenure.taken_from,
+        Some(node)
+    );
+}
+
+pub async fn a_silent_node_is_dead_only_after_a_watched_lease(w: World) {
+    let (session, silent, _, _, _) = w.running().await;
+    let observer = w.join().await;
+    // Its lease is over, but this observer has seen nothing of that yet.
+    for _ in 0..7 {
+        w.backend.advance(TICK);
+        w.store.renew(&observer).await.unwrap();
+    }
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Waiting { .. }
+    ));
+    let mut watched = 0;
+    loop {
+        w.backend.advance(TICK);
+        w.store.renew(&observer).await.unwrap();
+        watched += 1;
+        let dead = w.store.reap(&observer).await.unwrap();
+        if !dead.is_empty() {
+            assert_eq!(dead, [silent]);
+            break;
+        }
+        assert!(watched < 20, "a silent node is found dead in the end");
+    }
+    assert!(watched >= 6, "after {watched} s");
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Claimable { .. }
+    ));
+}
+
+pub async fn a_renewing_node_stays_alive(w: World) {
+    let (node, observer) = (w.join().await, w.join().await);
+    for _ in 0..30 {
+        w.backend.advance(TICK);
+        assert_eq!(w.store.renew(&node).await.unwrap(), Renewal::Renewed);
+        w.store.renew(&observer).await.unwrap();
+        assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    }
+    let rows = w.store.nodes().await.unwrap();
+    assert!(
+        rows.iter()
+            .all(|row| row.lease_ms == 6_000 && row.name == "test")
+    );
+}
+
+pub async fn an_observer_back_from_a_pause_starts_over(w: World) {
+    let (silent, observer) = (w.join().await, w.join().await);
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    // The whole machine slept: everybody looks silent.
+    w.backend.advance(Duration::from_secs(3_600));
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    assert_eq!(w.store.renew(&observer).await.unwrap(), Renewal::Renewed);
+    for _ in 0..5 {
+        w.backend.advance(TICK);
+        w.store.renew(&observer).await.unwrap();
+        assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    }
+    // The other wakes a little later, renews before it judges, and lives.
+    assert_eq!(w.store.renew(&silent).await.unwrap(), Renewal::Renewed);
+}
+
+pub async fn death_is_final(w: World) {
+    let node = w.join().await;
+    w.store.leave(&node).await.unwrap();
+    assert_eq!(w.store.renew(&node).await.unwrap(), Renewal::Dead);
+    assert!(matches!(
+        w.store.reap(&node).await,
+        Err(NodeError::NotLive(_))
+    ));
+    w.store.leave(&node).await.unwrap();
+    let again = NodeInfo {
+        incarnation: node.clone(),
+        name: "again".to_owned(),
+        address: None,
+        lease: LEASE,
+    };
+    assert_eq!(w.store.join(again).await, Err(NodeError::NotLive(node)));
+    assert_eq!(w.store.nodes().await.unwrap(), []);
+}
+
+pub async fn leaving_frees_the_sessions(w: World) {
+    let (session, node, _, _, _) = w.running().await;
+    let mut wake = w.store.watch(&session);
+    wake.mark_unchanged();
+    w.store.leave(&node).await.unwrap();
+    wake.changed().await.unwrap();
+    let heir = w.join().await;
+    assert_eq!(
+        w.acquire(&session, &heir).await.tenure.taken_from,
+        Some(node)
+    );
+}

@@ -1,0 +1,164 @@
+//! Export and replay.
+
+use super::world::*;
+use crate::api::*;
+use tenure_core::event::EventRecord;
+use tenure_core::event::body::*;
+use tenure_core::id::*;
+
+async fn export(store: &std::sync::Arc<dyn Store>, session: &SessionId) -> Vec<EventRecord> {
+    let mut records = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = store.read(session, cursor, 7).await.unwrap();
+        let Some(last) = page.events.last() else {
+            return records;
+        };
+        cursor = Some(last.seq);
+        records.extend(page.events.iter().map(EventRecord::from));
+    }
+}
+
+fn bytes(records: &[EventRecord]) -> Vec<String> {
+    records
+        .iter()
+        .map(|record| serde_json::to_string(record).unwrap())
+        .collect()
+}
+
+/// A session with a whole turn in it, at rest.
+async fn finished(w: &World) -> SessionId {
+    let (session, _, mut owner, execution, message) = w.running().await;
+    let input = w.admit(&session).await;
+    owner.promote(w, &input).await.unwrap();
+    owner.end_step(w, &message).await;
+    let over = w.event(ExecutionSucceeded { execution });
+    let replaced = w.event(AttachmentReplaced {
+        location: Location {
+            directory: "/else".to_owned(),
+        },
+        generation: 1,
+        reason: "moved".to_owned(),
+    });
+    owner
+        .append(Guard::Settling, vec![over, replaced], vec![RELEASE_IDLE])
+        .await
+        .unwrap();
+    session
+}
+
+pub async fn an_export_rebuilds_the_same_session(w: World) {
+    let session = finished(&w).await;
+    let records = export(&w.store, &session).await;
+    let other = w.backend.other_store();
+    let (one, two) = records.split_at(4);
+    for part in [one, two] {
+        let done = other.replay(&session, part.to_vec()).await.unwrap();
+        assert_eq!((done.inserted, done.equal), (part.len() as u64, 0));
+    }
+    assert_eq!(bytes(&export(&other, &session).await), bytes(&records));
+    let row = |store: std::sync::Arc<dyn Store>| {
+        let session = session.clone();
+        async move { store.session(&session).await.unwrap().unwrap() }
+    };
+    assert_eq!(row(other.clone()).await, row(w.store.clone()).await);
+    assert_eq!(other.claims().await.unwrap(), []);
+    let again = other.replay(&session, records.clone()).await.unwrap();
+    assert_eq!((again.inserted, again.equal), (0, records.len() as u64));
+}
+
+pub async fn a_gap_is_refused(w: World) {
+    let session = finished(&w).await;
+    let records = export(&w.store, &session).await;
+    let other = w.backend.other_store();
+    let mut holed = records.clone();
+    holed.remove(3);
+    let refused = other.replay(&session, holed).await.unwrap_err();
+    assert_eq!(
+        refused,
+        ReplayError::Gap {
+            line: 4,
+            expected: 3,
+            found: 4
+        }
+    );
+    let refused = other
+        .replay(&session, records[2..].to_vec())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        ReplayError::Gap {
+            line: 1,
+            expected: 0,
+            found: 2
+        }
+    );
+    assert_eq!(
+        other.session(&session).await.unwrap(),
+        None,
+        "nothing was changed"
+    );
+    other.replay(&session, records[..3].to_vec()).await.unwrap();
+    let refused = other
+        .replay(&session, records[5..].to_vec())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        ReplayError::Gap {
+            line: 1,
+            expected: 3,
+            found: 5
+        }
+    );
+}
+
+pub async fn divergence_unknown_types_and_foreign_ids_are_refused(w: World) {
+    let session = finished(&w).await;
+    let records = export(&w.store, &session).await;
+    let mut changed = records.clone();
+    changed[2].created_ms += 1;
+    let refused = w.store.replay(&session, changed).await.unwrap_err();
+    assert_eq!(refused, ReplayError::Divergent { seq: 2 });
+    let other = w.backend.other_store();
+    let mut strange = records.clone();
+    strange[5].type_name = "later.thing".to_owned();
+    let refused = other.replay(&session, strange).await.unwrap_err();
+    assert!(
+        matches!(refused, ReplayError::UnknownType { line: 6, .. }),
+        "{refused}"
+    );
+    let foreign = SessionId::from_bits(404);
+    let refused = other.replay(&foreign, records.clone()).await.unwrap_err();
+    assert!(
+        matches!(refused, ReplayError::BadEvent { line: 1, .. }),
+        "{refused}"
+    );
+    let mut moved = records.clone();
+    moved
+        .iter_mut()
+        .for_each(|record| record.session = foreign.clone());
+    let refused = w.store.replay(&foreign, moved).await.unwrap_err();
+    assert!(
+        matches!(refused, ReplayError::BadEvent { line: 1, .. }),
+        "ids in use elsewhere: {refused}"
+    );
+    assert_eq!(w.store.session(&foreign).await.unwrap(), None);
+}
+
+pub async fn a_replayed_session_rests(w: World) {
+    let (session, _, _, _, _) = w.running().await;
+    w.admit(&session).await;
+    let records = export(&w.store, &session).await;
+    let other = w.backend.other_store();
+    other.replay(&session, records).await.unwrap();
+    let row = other.session(&session).await.unwrap().unwrap();
+    assert_eq!(row.state, SessionState::Parked { inputs: 1 });
+    assert!(row.execution.is_some(), "what is open is shown");
+    assert_eq!(other.claimable(9).await.unwrap(), []);
+    let mut resume = Append::unfenced(session.clone(), Vec::new());
+    resume.ops = vec![HookOp::Unpark];
+    other.append(resume).await.unwrap();
+    assert_eq!(other.claimable(9).await.unwrap().len(), 1);
+}

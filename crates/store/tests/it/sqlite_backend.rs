@@ -1,0 +1,102 @@
+//! A fresh SQLite store under the suite's hand: its clocks, its crashes, its faults.
+
+use futures::stream::BoxStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tenure_core::id::*;
+use tenure_store::conformance::Backend;
+use tenure_store::mutation::{Mutation, Mutations};
+use tenure_store::sqlite::Fault;
+use tenure_store::*;
+
+/// A clock that stands still until it is told.
+#[derive(Debug)]
+pub struct HandClock(AtomicI64);
+
+impl StoreClock for HandClock {
+    fn boottime_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn wall_ms(&self) -> i64 {
+        1_700_000_000_000
+    }
+    fn boot_id(&self) -> String {
+        "boot-1".to_owned()
+    }
+}
+
+pub struct SqliteBackend {
+    store: Arc<SqliteStore>,
+    other: Arc<SqliteStore>,
+    clock: Arc<HandClock>,
+    mutations: Mutations,
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+pub fn fresh() -> Box<dyn Backend> {
+    mutated(Mutations::default())
+}
+
+pub fn mutated(mutations: Mutations) -> Box<dyn Backend> {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(HandClock(AtomicI64::new(1_000_000)));
+    let open = |name: &str| {
+        let options = OpenOptions {
+            clock: Arc::<HandClock>::clone(&clock),
+            mutations: mutations.clone(),
+            ..OpenOptions::default()
+        };
+        SqliteStore::open(&dir.path().join(name), options).unwrap()
+    };
+    Box::new(SqliteBackend {
+        store: open("t.db"),
+        other: open("other.db"),
+        path: dir.path().join("t.db"),
+        clock,
+        mutations,
+        _dir: dir,
+    })
+}
+
+impl Backend for SqliteBackend {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::<SqliteStore>::clone(&self.store)
+    }
+    fn other_store(&self) -> Arc<dyn Store> {
+        Arc::<SqliteStore>::clone(&self.other)
+    }
+    fn crash(&self, node: &Incarnation) {
+        self.store.crash_node(node);
+    }
+    fn advance(&self, by: Duration) {
+        self.clock
+            .0
+            .fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+    fn fail_next_commit(&self, fault: Fault) {
+        self.store.fail_next_commit(fault);
+    }
+    fn hold_writer(&self) -> Box<dyn Send> {
+        // Another process's write lock, as far as the writer can tell.
+        let conn = rusqlite::Connection::open(&self.path).unwrap();
+        conn.busy_timeout(Duration::from_secs(10)).unwrap();
+        conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+        Box::new(conn)
+    }
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(&self.path).unwrap().len()
+    }
+    fn follow(
+        &self,
+        session: SessionId,
+        after: Option<u64>,
+    ) -> BoxStream<'static, Result<FollowItem, ReadError>> {
+        if self.mutations.on(Mutation::FollowSubscribesLate) {
+            return tenure_store::follow::follow_subscribing_late(self.store(), session, after);
+        }
+        tenure_store::follow(self.store(), session, after)
+    }
+}
