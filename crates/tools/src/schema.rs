@@ -84,8 +84,9 @@ fn check(schema: &Value, input: &Value, at: &str, found: &mut Vec<String>) {
 
 fn check_object(schema: &Value, object: &Map<String, Value>, at: &str, found: &mut Vec<String>) {
     let join = |name: &str| {
+        let name = crate::output::cut(name, 100);
         if at.is_empty() {
-            crate::output::cut(name, 100).to_owned()
+            name.to_owned()
         } else {
             format!("{at}.{name}")
         }

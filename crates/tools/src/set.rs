@@ -83,7 +83,10 @@ impl ToolSet {
     /// or what [`Tool::access`] gives.
     pub fn access(&self, name: &str, cx: &ToolCx, input: &Value) -> Result<Vec<Access>, ToolError> {
         let (registered, input) = self.checked(name, input)?;
-        registered.tool.access(cx, &input)
+        registered
+            .tool
+            .access(cx, &input)
+            .map_err(ToolError::cleaned)
     }
 
     /// Checks and runs a call, and bounds its result whatever the tool did.
@@ -99,7 +102,11 @@ impl ToolSet {
         input: &Value,
     ) -> Result<ToolOutput, ToolError> {
         let (registered, input) = self.checked(name, input)?;
-        let result = registered.tool.run(cx.clone(), input).await?;
+        let result = registered
+            .tool
+            .run(cx.clone(), input)
+            .await
+            .map_err(ToolError::cleaned)?;
         if result.text.len() <= 1024 * 1024 {
             return Ok(output::bound(&cx, result));
         }
@@ -110,7 +117,7 @@ impl ToolSet {
 
     fn checked(&self, name: &str, input: &Value) -> Result<(&Registered, Value), ToolError> {
         let registered = self.tools.get(name).ok_or_else(|| ToolError::UnknownTool {
-            name: output::cut(name, 100).to_owned(),
+            name: output::clean(output::cut(name, 100)).into_owned(),
             near: nearest::names(name, self.names()),
         })?;
         let input = input::normalise(input.clone())?;
@@ -118,7 +125,7 @@ impl ToolSet {
         if problems.is_empty() {
             Ok((registered, input))
         } else {
-            Err(ToolError::invalid(format!("{}.", problems.join("; "))))
+            Err(ToolError::invalid(format!("{}.", problems.join("; "))).cleaned())
         }
     }
 }

@@ -425,6 +425,29 @@ impl ToolError {
         }
     }
 
+    /// The same error with all its texts safe to store, send and print: they may quote what the model sent.
+    #[must_use]
+    pub fn cleaned(mut self) -> Self {
+        let texts: Vec<&mut String> = match &mut self {
+            Self::InvalidInput { problem: text }
+            | Self::Refused { reason: text }
+            | Self::Io { doing: text, .. } => {
+                vec![text]
+            }
+            Self::UnknownTool { name, near } => near.iter_mut().chain([name]).collect(),
+            Self::NotFound { path, hint } => vec![path, hint],
+            Self::Failed { text, .. }
+            | Self::TimedOut { text, .. }
+            | Self::Interrupted { text, .. } => vec![text],
+        };
+        for text in texts {
+            if let std::borrow::Cow::Owned(clean) = crate::output::clean(text) {
+                *text = clean;
+            }
+        }
+        self
+    }
+
     /// A short stable name of the kind, for events and filters.
     #[must_use]
     pub fn code(&self) -> &'static str {

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tenure_tools::guardian::{GuardianCommand, maybe_run};
+use tenure_tools::guardian::{GuardianCommand, LeaseDeadline, maybe_run, since_boot};
 use tenure_tools::{SpawnSink, ToolCx, ToolSet};
 
 fn main() -> ExitCode {
@@ -19,6 +20,9 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// The test parent's lease, which it renews.
+const LEASE: Duration = Duration::from_secs(2);
 
 /// Runs each of the commands after the first argument, the workspace, at the same time; prints each guardian's
 /// identity as a line of JSON before its command begins, and the results at the end.
@@ -43,8 +47,17 @@ fn test_parent(args: &[String]) -> ExitCode {
         let line = serde_json::to_string(&spawned).map_err(|e| e.to_string())?;
         writeln!(std::io::stdout(), "{line}").map_err(|e| e.to_string())
     }));
+    let lease = LeaseDeadline::after(LEASE);
+    cx.guardian.lease = Some(lease.clone());
     let tools = ToolSet::builtin();
     runtime.block_on(async {
+        // Renewed for as long as this process runs at all.
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LEASE / 10).await;
+                lease.set(since_boot() + LEASE);
+            }
+        });
         let mut running = tokio::task::JoinSet::new();
         for command in commands {
             let (tools, cx, input) = (

@@ -412,3 +412,48 @@ async fn a_command_that_stops_its_guardian_is_ended_all_the_same() {
     assert!(matches!(error, ToolError::Interrupted { .. }), "{error:?}");
     assert!(!alive(pid) && !alive(child));
 }
+
+/// Drops the call's future at each of its first polls: whatever was begun ends, what was not never begins.
+#[tokio::test]
+async fn dropped_at_any_poll_nothing_is_left() {
+    let place = Place::new();
+    for last in 1..=12 {
+        let mut cx = place.cx();
+        let told = Arc::new(Mutex::new(None));
+        let store = Arc::clone(&told);
+        cx.spawned = Some(SpawnSink::new(move |spawned| {
+            *store.lock().unwrap() = Some(spawned);
+            async { Ok(()) }
+        }));
+        let name = format!("pid{last}");
+        // Prints without end, so that there is always a next poll.
+        let command = format!("echo $$ >{name}; while :; do echo x; sleep 0.002; done");
+        let mut call = Box::pin(run(&cx, "bash", json!({ "command": command })));
+        let mut polls = 0;
+        std::future::poll_fn(|context| {
+            polls += 1;
+            let poll = call.as_mut().poll(context);
+            assert!(poll.is_pending());
+            if polls == last {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+        drop(call);
+        let guardian = told.lock().unwrap().take();
+        if let Some(guardian) = guardian {
+            let gone =
+                || pid_start(guardian.pid) != Some(guardian.pid_start) || !alive(guardian.pid);
+            eventually("the guardian to be gone", gone).await;
+        }
+        // Nothing can write the file any more: either it is there, or the command never began.
+        if let Ok(text) = std::fs::read_to_string(place.path(&name)) {
+            assert!(
+                text.trim().parse().map_or(true, |pid| !alive(pid)),
+                "poll {last}: {text}"
+            );
+        }
+    }
+}

@@ -189,17 +189,21 @@ async fn a_lease_that_has_ended_starts_nothing() {
 }
 
 #[tokio::test]
-async fn a_parent_that_is_stopped_does_not_keep_the_command_alive() {
-    // A stopped parent renews nothing; its pipe stays open. The lease is what ends the command then: this is the
-    // same path as above, seen from the guardian, so here only its other half is looked at: the pipe alone does not.
+async fn a_parent_that_is_stopped_renews_nothing_and_the_command_ends() {
     let place = Place::new();
-    let (mut child, _) = parent(&place, &["echo $$ >pid; sleep 600"]);
-    let pid = place.pid("pid").await;
+    let (mut child, spawned) = parent(
+        &place,
+        &["(setsid sh -c 'echo $$ >deep; sleep 600' &); echo $$ >pid; sleep 600"],
+    );
+    let (pid, deep) = (place.pid("pid").await, place.pid("deep").await);
+    // Its pipe stays open all the time.
     signal(child.id(), "STOP");
-    assert!(alive(pid));
+    eventually("the command to be dead", || {
+        !alive(pid) && !alive(deep) && !is_there(&spawned[0])
+    })
+    .await;
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("the command to be dead", || !alive(pid)).await;
 }
 
 fn signal(pid: u32, name: &str) {

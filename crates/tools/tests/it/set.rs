@@ -138,6 +138,31 @@ async fn inputs_are_checked_before_anything_runs() {
     assert!(!place.path("a").exists());
 }
 
+#[tokio::test]
+async fn errors_quote_nothing_unsafe_and_nothing_endless() {
+    let place = Place::new();
+    let long = "x".repeat(1_000_000);
+    for (tool, input) in [
+        ("read", json!({"path": "a\u{1b}[2Jb"})),
+        ("read", json!({ "path": long })),
+        ("glob", json!({"pattern": format!("/\u{1b}{long}")})),
+        ("grep", json!({"pattern": format!("({long}")})),
+        (
+            "todo",
+            json!({ "todos": [{"content": "a", "status": "pending", long.as_str(): 1}] }),
+        ),
+        (long.as_str(), json!({})),
+        ("na\u{7}me", json!({})),
+    ] {
+        let text = place.run(tool, input).await.unwrap_err().to_string();
+        assert!(text.len() < 6000, "{tool:.10}: {}", text.len());
+        assert!(
+            !text.chars().any(|c| c.is_control() && c != '\n'),
+            "{text:?}"
+        );
+    }
+}
+
 #[test]
 fn specifications_are_stable_and_complete() {
     let set = ToolSet::builtin();
