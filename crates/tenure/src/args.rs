@@ -310,10 +310,11 @@ pub struct TrustArgs {
 #[derive(Debug, Args)]
 pub struct ScriptedArgs {
     /// The script (docs/scripted-model.md)
+    #[arg(long, value_name = "FILE")]
     pub script: PathBuf,
     /// Listen here; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
-    pub listen: std::net::SocketAddr,
+    pub addr: std::net::SocketAddr,
     /// Append one JSON line per request here
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -328,6 +329,12 @@ pub struct NodeArgs {
     /// Leave when nothing is left to do
     #[arg(long)]
     pub until_idle: bool,
+    /// Do not leave while somebody else still holds this session
+    #[arg(long = "for", value_name = "ID")]
+    pub waiting_for: Vec<String>,
+    /// Take no other sessions than those of --for
+    #[arg(long, requires = "waiting_for")]
+    pub alone: bool,
 }
 
 #[cfg(test)]

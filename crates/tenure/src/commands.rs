@@ -1,11 +1,24 @@
 //! The commands, one file each, and what they have in common.
 
 pub mod config;
+pub mod demo;
+pub mod doctor;
+pub mod interrupt;
+pub mod log;
 pub mod models;
+pub mod node;
+pub mod resume;
+pub mod run;
 pub mod scripted;
+pub mod sessions;
+pub mod show;
+pub mod small;
+pub mod transfer;
 pub mod trust;
 
-use crate::environment::Environment;
+use crate::args::Global;
+use crate::config::{Config, Flags, load};
+use crate::environment::{Environment, working_folder};
 use crate::exit::CliResult;
 use crate::render::terminal::Caps;
 use std::io::Write;
@@ -16,6 +29,12 @@ pub struct Context {
     pub env: Environment,
     /// What the terminal can do.
     pub caps: Caps,
+}
+
+/// The configuration for a command that needs only the store: a current folder that is gone is no obstacle.
+pub fn open(cx: &Context, global: &Global) -> CliResult<Config> {
+    let cwd = working_folder(None).unwrap_or_else(|_| "/".into());
+    load(&Flags::from(global), &cx.env, &cwd)
 }
 
 /// Writes text to standard output.

@@ -14,6 +14,5 @@ pub mod show;
 pub mod store_url;
 pub mod trust;
 
-pub use origin::{Origin, Setting};
 pub use resolve::{Config, Flags, load};
 pub use store_url::StoreUrl;

@@ -1,19 +1,20 @@
 //! The `tenure` program: guardian re-execution, the runtime, and the way from arguments to a command.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the commands that use the rest follow"
-)]
-
 mod args;
+mod ask;
+mod background;
 mod commands;
 mod config;
+mod demo;
 mod environment;
 mod exit;
 mod export;
+mod follow;
 mod input;
+mod node;
+mod providers;
 mod render;
+mod store;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -21,6 +22,7 @@ use commands::Context;
 use environment::Environment;
 use exit::{CliError, CliResult, Kind};
 use render::terminal::Caps;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,7 +33,8 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             if error.kind != Kind::Quiet {
-                eprintln!("{error}");
+                // A terminal that has gone cannot be told.
+                let _ = writeln!(std::io::stderr(), "{error}");
             }
             ExitCode::from(error.kind.code())
         }
@@ -40,19 +43,58 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> CliResult<u8> {
     let env = Environment::real();
+    tracing_to_stderr(&env, matches!(cli.command, Command::Node(_)));
     let cx = Context {
         caps: Caps::detect(&env),
         env,
     };
-    let global = &cli.global;
+    let global = cli.global;
     match cli.command {
-        Command::Config(args) => commands::config::run(&cx, global, &args)?,
+        Command::Config(args) => commands::config::run(&cx, &global, &args)?,
         Command::Trust(args) => commands::trust::run(&cx, &args)?,
-        Command::Models(args) => commands::models::run(&cx, global, &args)?,
-        Command::ScriptedModel(args) => runtime()?.block_on(commands::scripted::run(args))?,
-        _ => return Err(CliError::failed("not wired yet")),
+        Command::Models(args) => commands::models::run(&cx, &global, &args)?,
+        command => return runtime()?.block_on(in_runtime(&cx, &global, command)),
     }
     Ok(0)
+}
+
+async fn in_runtime(cx: &Context, global: &args::Global, command: Command) -> CliResult<u8> {
+    match command {
+        Command::Run(args) => return commands::run::run(cx, global, args).await,
+        Command::Resume(args) => return commands::resume::run(cx, global, args).await,
+        Command::Log(args) => return commands::log::run(cx, global, &args).await,
+        Command::Interrupt(args) => commands::interrupt::run(cx, global, &args).await?,
+        Command::Cancel(args) => commands::small::cancel(cx, global, &args).await?,
+        Command::Sessions(args) => commands::sessions::run(cx, global, &args).await?,
+        Command::Show(args) => commands::show::run(cx, global, &args).await?,
+        Command::Fork(args) => commands::small::fork(cx, global, &args).await?,
+        Command::Delete(args) => commands::small::delete(cx, global, &args).await?,
+        Command::Gc(args) => commands::small::gc(cx, global, &args).await?,
+        Command::Release(args) => commands::small::release(cx, global, &args).await?,
+        Command::Export(args) => commands::transfer::export(cx, global, &args).await?,
+        Command::Import(args) => commands::transfer::import(cx, global, &args).await?,
+        Command::Doctor(args) => commands::doctor::run(cx, global, &args).await?,
+        Command::Demo(args) => commands::demo::run(cx, &args).await?,
+        Command::ScriptedModel(args) => commands::scripted::run(args).await?,
+        Command::Node(args) => commands::node::run(cx, global, args).await?,
+        Command::Config(_) | Command::Trust(_) | Command::Models(_) => {}
+    }
+    Ok(0)
+}
+
+/// Diagnostics go to standard error, and only when they are asked for; a background node's go to its log.
+fn tracing_to_stderr(env: &Environment, always: bool) {
+    let filter = match env.var("TENURE_LOG") {
+        Some(filter) => filter.to_owned(),
+        None if always => "warn".to_owned(),
+        None => return,
+    };
+    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(filter);
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// The runtime, made only for commands that need one.

@@ -3,7 +3,7 @@
 pub mod escape;
 pub mod human;
 pub mod json;
-pub mod live;
+pub mod log_line;
 pub mod markdown;
 pub mod plain;
 pub mod spans;
@@ -13,4 +13,5 @@ pub mod table;
 pub mod terminal;
 pub mod transcript;
 pub mod tty;
+pub mod view;
 pub mod width;

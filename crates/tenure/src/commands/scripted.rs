@@ -10,7 +10,7 @@ use tenure_scripted::{CliOptions, serve_cli};
 pub async fn run(args: ScriptedArgs) -> CliResult {
     let options = CliOptions {
         script: args.script,
-        addr: args.listen,
+        addr: args.addr,
         log: args.log,
         api_key: args.api_key,
     };

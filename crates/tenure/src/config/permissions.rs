@@ -1,8 +1,46 @@
 //! The permission rules of one layer, as the permission crate's own table.
 
 use super::origin::Setting;
-use super::raw::RawRule;
+use super::raw::{Decision, RawRule};
+use super::resolve::Config;
+use crate::exit::{CliError, CliResult};
 use serde_json::{Map, Value};
+use tenure_tools::permission::{PermissionConfig, Rules};
+
+/// The rules a new session starts with. With `--allow-all` nothing is asked for, but what is denied stays so.
+///
+/// # Errors
+/// A usage error with the place of a pattern that the tools do not understand.
+pub fn rules(config: &Config) -> CliResult<Rules> {
+    let rules = if config.allow_all {
+        let denied = config
+            .permissions
+            .iter()
+            .filter(|r| r.value.decision == Decision::Deny);
+        Rules::allow_all().narrowed_by(&checked(denied)?).0
+    } else {
+        Rules::from_config(&checked(&config.permissions)?)
+    };
+    // Under --allow-all a project's *ask* has nobody to ask; its *deny* still holds.
+    let narrowing = config
+        .narrowing
+        .iter()
+        .filter(|r| !config.allow_all || r.value.decision == Decision::Deny);
+    Ok(rules.narrowed_by(&checked(narrowing)?).0)
+}
+
+/// Each rule by itself first, so that an error knows its place.
+fn checked<'a>(
+    rules: impl IntoIterator<Item = &'a Setting<RawRule>> + Clone,
+) -> CliResult<PermissionConfig> {
+    let read = |value: Value| serde_json::from_value::<PermissionConfig>(value);
+    for rule in rules.clone() {
+        read(table([rule])).map_err(|e| {
+            CliError::usage(format!("{}: {e}", rule.origin)).hint("correct the rule in the file")
+        })?;
+    }
+    read(table(rules)).map_err(|e| CliError::usage(format!("the permissions cannot be used: {e}")))
+}
 
 /// The rules as the `[permissions]` table they stand for: `{tool: {pattern: mode}}`, `outside` as a bare mode.
 pub fn table<'a>(rules: impl IntoIterator<Item = &'a Setting<RawRule>>) -> Value {

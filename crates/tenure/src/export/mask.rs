@@ -4,9 +4,9 @@ use super::patterns::{MASK, Patterns};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use tenure_core::MessageId;
 use tenure_core::event::body::{FragmentChunk, FragmentEnded};
 use tenure_core::event::{Event, EventBody, EventRecord};
-use tenure_core::{CallId, MessageId};
 
 /// Fields that are names and numbers of Tenure's own, never anybody's text.
 const OWN_FIELDS: &[&str] = &[
@@ -196,7 +196,7 @@ fn split_masked(pieces: &[(u64, &str)], found: &[std::ops::Range<usize>]) -> Vec
 mod tests {
     use super::*;
     use tenure_core::event::body::*;
-    use tenure_core::{EventId, SessionId};
+    use tenure_core::{CallId, EventId, SessionId};
 
     const KEY: &str = "sk-abcdefghijklmnopqrstuvwx";
 

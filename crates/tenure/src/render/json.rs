@@ -1,6 +1,5 @@
 //! The `--json` form: one object a line, versioned. docs/events.md is its description.
 
-use super::live::LiveItem;
 use super::transcript::Totals;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -8,6 +7,7 @@ use tenure_core::event::body::FragmentKind;
 use tenure_core::event::{Event, EventRecord};
 use tenure_core::usage::Usage;
 use tenure_core::{CallId, MessageId, SessionId};
+use tenure_engine::LiveItem;
 
 /// The version of every line.
 pub const VERSION: u32 = 1;

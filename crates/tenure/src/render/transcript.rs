@@ -3,9 +3,10 @@
 mod fragment;
 mod tool;
 
+pub use tool::failure_words;
+
 use super::escape::safe_line;
 use super::human;
-use super::live::LiveItem;
 use super::markdown::Look;
 use super::spans::Style;
 use fragment::Fragment;
@@ -14,6 +15,7 @@ use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::usage::Usage;
 use tenure_core::{CallId, MessageId};
+use tenure_engine::LiveItem;
 
 /// How much to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

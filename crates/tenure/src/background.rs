@@ -1,0 +1,88 @@
+//! Background nodes: starting one that outlives this process and its terminal.
+
+use crate::config::Config;
+use crate::config::trust::private_folder;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// The log grows to this size, then begins anew; one old one is kept.
+const LOG_MAX: u64 = 8 * 1024 * 1024;
+
+/// Where background nodes write what they have to say.
+pub fn log_path(config: &Config) -> PathBuf {
+    config.folders.state.join("node.log")
+}
+
+/// Starts a node for the configured store in a session of its own, with its output in the log. It leaves
+/// when nothing is left to do. It waits for `sessions` to be claimable, should somebody still hold them.
+/// `alone`: it takes only those.
+pub fn spawn(config: &Config, sessions: &[&str], alone: bool) -> io::Result<Child> {
+    let log = open_log(config)?;
+    let mut command = Command::new(program()?);
+    command
+        .arg("node")
+        .arg("--until-idle")
+        .arg("--store")
+        .arg(config.store.value.to_string());
+    if let Some(file) = &config.file {
+        command.arg("--config").arg(file);
+    }
+    for session in sessions {
+        command.arg("--for").arg(session);
+    }
+    if alone {
+        command.arg("--alone");
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .current_dir("/");
+    detach(&mut command);
+    command.spawn()
+}
+
+/// The running program, also when its file was replaced meanwhile.
+fn program() -> io::Result<PathBuf> {
+    let link = PathBuf::from("/proc/self/exe");
+    if link.exists() {
+        Ok(link)
+    } else {
+        std::env::current_exe()
+    }
+}
+
+fn open_log(config: &Config) -> io::Result<File> {
+    let path = log_path(config);
+    private_folder(&config.folders.state)?;
+    if std::fs::metadata(&path).is_ok_and(|m| m.len() > LOG_MAX) {
+        std::fs::rename(&path, path.with_extension("log.1"))?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// A terminal that closes must not reach the node: it gets a session of its own.
+#[cfg(unix)]
+fn detach(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe and touches no memory.
+    #[allow(
+        unsafe_code,
+        reason = "a new session can only be made in the child itself"
+    )]
+    unsafe {
+        command.pre_exec(|| {
+            nix::unistd::setsid().map_err(io::Error::from)?;
+            Ok(())
+        });
+    }
+}
+
+#[cfg(not(unix))]
+fn detach(_command: &mut Command) {}

@@ -1,0 +1,311 @@
+//! `tenure doctor`: checks configuration, store and model endpoints, and says what to do.
+
+use super::{Context, print};
+use crate::args::{DoctorArgs, Global};
+use crate::config::{Config, Flags, load, permissions};
+use crate::environment::working_folder;
+use crate::exit::{CliError, CliResult};
+use crate::render::escape::safe_line;
+use crate::render::human;
+use crate::render::spans::Style;
+use crate::{providers, store};
+use serde_json::json;
+use std::time::Duration;
+use tenure_provider::{Finding, probe};
+use tenure_store::{SessionQuery, SessionState, Store};
+
+/// An endpoint that does not answer within this is reported.
+const PROBE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Good,
+    Note,
+    Broken,
+}
+
+/// One check.
+struct Check {
+    mark: Mark,
+    what: &'static str,
+    words: String,
+    next: Option<String>,
+}
+
+#[derive(Default)]
+struct Report(Vec<Check>);
+
+impl Report {
+    fn add(
+        &mut self,
+        mark: Mark,
+        what: &'static str,
+        words: impl Into<String>,
+        next: Option<String>,
+    ) {
+        self.0.push(Check {
+            mark,
+            what,
+            words: words.into(),
+            next,
+        });
+    }
+
+    fn good(&mut self, what: &'static str, words: impl Into<String>) {
+        self.add(Mark::Good, what, words, None);
+    }
+
+    fn broken(&mut self, what: &'static str, error: &CliError) {
+        let next = (!error.hints.is_empty()).then(|| error.hints.join("; "));
+        self.add(Mark::Broken, what, error.message.clone(), next);
+    }
+}
+
+/// Checks everything; fails when something is broken.
+pub async fn run(cx: &Context, global: &Global, args: &DoctorArgs) -> CliResult {
+    let mut report = Report::default();
+    let config = working_folder(None).and_then(|cwd| load(&Flags::from(global), &cx.env, &cwd));
+    match config {
+        Ok(config) => {
+            configuration(&config, &mut report);
+            sessions(&config, &mut report).await;
+            endpoints(&config, args, &mut report).await;
+            sandbox(&mut report);
+        }
+        Err(error) => report.broken("configuration", &error),
+    }
+    let broken = report.0.iter().filter(|c| c.mark == Mark::Broken).count();
+    print(&if args.json {
+        as_json(&report)
+    } else {
+        as_text(&report, cx.caps.colour && cx.caps.stdout)
+    })?;
+    match broken {
+        0 => Ok(()),
+        n => Err(CliError::failed(format!(
+            "{n} of {} checks found something broken",
+            report.0.len()
+        ))),
+    }
+}
+
+fn configuration(config: &Config, report: &mut Report) {
+    match &config.file {
+        Some(file) => report.good("configuration", format!("{} is valid", file.display())),
+        None => report.add(
+            Mark::Note,
+            "configuration",
+            "there is no configuration file",
+            Some(format!(
+                "`tenure config --example > {}` makes one to start from",
+                config.folders.config.join("tenure.toml").display()
+            )),
+        ),
+    }
+    for text in &config.notices {
+        report.add(Mark::Note, "project", text.clone(), None);
+    }
+    match permissions::rules(config) {
+        Ok(_) => report.good("permissions", "the rules are understood"),
+        Err(error) => report.broken("permissions", &error),
+    }
+    match config.model() {
+        Ok(model) => report.good("model", format!("new sessions use {model}")),
+        Err(error) => report.broken("model", &error),
+    }
+}
+
+async fn sessions(config: &Config, report: &mut Report) {
+    let path = config.store.value.path();
+    match store::exists(path) {
+        Ok(true) => {}
+        Ok(false) => {
+            report.good(
+                "store",
+                format!("{} will be made when it is needed", path.display()),
+            );
+            return;
+        }
+        Err(error) => {
+            report.broken("store", &error);
+            return;
+        }
+    }
+    let store = match store::open(config) {
+        Ok(store) => store,
+        Err(error) => {
+            report.broken("store", &error);
+            return;
+        }
+    };
+    match store.health().await {
+        Ok(health) if health.problems.is_empty() => report.good(
+            "store",
+            format!(
+                "{}, schema {}, {}, {}, {} sessions in {}",
+                health.engine,
+                health.schema,
+                health.durability,
+                human::bytes(health.bytes),
+                health.sessions,
+                health.place
+            ),
+        ),
+        Ok(health) => report.add(
+            Mark::Broken,
+            "store",
+            format!(
+                "{} is damaged: {}",
+                health.place,
+                health.problems.join("; ")
+            ),
+            Some(
+                "stop all of its nodes, keep a copy, `tenure export` what can still be read".into(),
+            ),
+        ),
+        Err(error) => report.broken("store", &error.into()),
+    }
+    private_files(path, report);
+    match stranded(store.as_ref()).await {
+        Ok(words) => report.0.extend(words),
+        Err(error) => report.broken("sessions", &error),
+    }
+}
+
+/// What waits for somebody (P7), in words.
+async fn stranded(store: &dyn Store) -> CliResult<Vec<Check>> {
+    let rows = store
+        .sessions(SessionQuery {
+            limit: 10_000,
+            ..SessionQuery::default()
+        })
+        .await?;
+    let count =
+        |wanted: fn(&SessionState) -> bool| rows.iter().filter(|r| wanted(&r.state)).count();
+    let note = |words: String, next: &str| Check {
+        mark: Mark::Note,
+        what: "sessions",
+        words,
+        next: Some(next.to_owned()),
+    };
+    let mut found = Vec::new();
+    let claimable = count(|s| matches!(s, SessionState::Claimable { .. }));
+    if claimable > 0 {
+        found.push(note(
+            format!("{claimable} could run, and nobody runs them"),
+            "`tenure resume --all` runs them",
+        ));
+    }
+    let set_aside = count(|s| matches!(s, SessionState::Quarantined { .. }));
+    if set_aside > 0 {
+        found.push(note(
+            format!("{set_aside} are set aside after crashes"),
+            "`tenure sessions`, then `tenure release ID`",
+        ));
+    }
+    let parked = count(|s| matches!(s, SessionState::Parked { .. }));
+    if parked > 0 {
+        found.push(note(
+            format!("{parked} hold inputs that rest"),
+            "`tenure resume ID` delivers them",
+        ));
+    }
+    Ok(found)
+}
+
+#[cfg(unix)]
+fn private_files(path: &std::path::Path, report: &mut Report) {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(meta) = std::fs::metadata(path) else {
+        return;
+    };
+    let mode = meta.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        report.add(
+            Mark::Broken,
+            "store",
+            format!(
+                "{} can be read by other users (mode {mode:03o})",
+                path.display()
+            ),
+            Some(format!("chmod 600 {}", path.display())),
+        );
+    }
+}
+
+#[cfg(not(unix))]
+fn private_files(_path: &std::path::Path, _report: &mut Report) {}
+
+async fn endpoints(config: &Config, args: &DoctorArgs, report: &mut Report) {
+    for (name, provider) in &config.providers {
+        let settings = match providers::settings(name, provider) {
+            Ok(settings) => settings,
+            Err(error) => {
+                report.broken("provider", &error);
+                continue;
+            }
+        };
+        if args.offline {
+            report.good("provider", format!("{name} is configured (not contacted)"));
+            continue;
+        }
+        let found = probe(&settings, PROBE_WITHIN).await;
+        let mark = match found.finding {
+            Finding::Ok => Mark::Good,
+            Finding::Trouble => Mark::Note,
+            _ => Mark::Broken,
+        };
+        report.add(mark, "provider", format!("{name}: {}", found.message), None);
+    }
+}
+
+/// What tools need of this machine.
+fn sandbox(report: &mut Report) {
+    match tenure_tools::guardian::boot_id() {
+        Ok(_) => report.good("tools", "tool processes can be guarded"),
+        Err(_) => report.add(
+            Mark::Broken,
+            "tools",
+            "/proc cannot be read: leftover tool processes could not be told apart from others",
+            Some("mount /proc".into()),
+        ),
+    }
+}
+
+fn as_text(report: &Report, colour: bool) -> String {
+    let mut out = String::new();
+    for check in &report.0 {
+        let (mark, style) = match check.mark {
+            Mark::Good => ("✓", Style::colour(Style::GREEN)),
+            Mark::Note => ("!", Style::colour(Style::YELLOW)),
+            Mark::Broken => ("✗", Style::colour(Style::RED)),
+        };
+        out.push_str(&format!(
+            "{} {:<14} {}\n",
+            style.paint(mark, colour),
+            check.what,
+            safe_line(&check.words)
+        ));
+        if let Some(next) = &check.next {
+            out.push_str(&format!("  {:<14} → {}\n", "", safe_line(next)));
+        }
+    }
+    out
+}
+
+fn as_json(report: &Report) -> String {
+    let checks: Vec<_> = report
+        .0
+        .iter()
+        .map(|check| {
+            let result = match check.mark {
+                Mark::Good => "good",
+                Mark::Note => "note",
+                Mark::Broken => "broken",
+            };
+            json!({"check": check.what, "result": result, "message": check.words, "next": check.next})
+        })
+        .collect();
+    format!("{}\n", json!({"v": 1, "kind": "doctor", "checks": checks}))
+}

@@ -1,0 +1,201 @@
+//! `tenure resume`: go on with one session, or with every one that has something to do.
+
+use super::run::finish;
+use super::{Context, notice, print};
+use crate::args::{Global, ResumeArgs};
+use crate::config::{Config, Flags, load};
+use crate::environment::working_folder;
+use crate::exit::{CliError, CliResult, Kind};
+use crate::follow::{End, Follow, Until};
+use crate::node::{self, Role};
+use crate::render::view::View;
+use crate::{ask, background, providers, store};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use tenure_engine::{Approvals, Engine, Outcome, Owned, Scope};
+use tenure_store::{SessionRow, SessionState, SqliteStore, Store};
+
+/// Resumes; gives the exit code.
+pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u8> {
+    let cwd = working_folder(None)?;
+    let config = load(&Flags::from(global), &cx.env, &cwd)?;
+    config.notices.iter().for_each(|text| notice(text));
+    let store = store::open_existing(&config)?;
+    match &args.session {
+        Some(text) => {
+            let row = store::find(store.as_ref(), text).await?;
+            one(cx, &config, store, &row, &args).await
+        }
+        None => all(&config, store, &args).await,
+    }
+}
+
+async fn one(
+    cx: &Context,
+    config: &Config,
+    store: Arc<SqliteStore>,
+    row: &SessionRow,
+    args: &ResumeArgs,
+) -> CliResult<u8> {
+    let began = Instant::now();
+    let client = store::client(store.clone());
+    let mut view = View::new(row.id.clone(), args.json, cx.caps);
+    view.session(false, None, &row.model.to_string());
+    let end = match &row.state {
+        SessionState::Idle => Some(End::Idle),
+        SessionState::Quarantined { reason } => {
+            let error = tenure_core::SessionError::new("quarantined", reason.clone());
+            Some(End::Outcome(Outcome::Quarantined(error)))
+        }
+        SessionState::Parked { .. } => {
+            client.unpark(&row.id).await?;
+            None
+        }
+        _ => None,
+    };
+    if let Some(end) = end {
+        let (word, error, words) = crate::follow::told(&end, &row.id);
+        let code = error.as_ref().map_or(0, |e| e.kind.code());
+        view.finish(word, code, words, began);
+        if end == End::Idle && !args.json {
+            notice(
+                "there is nothing to do in this session; `tenure run --session ID \"…\"` gives it work",
+            );
+        }
+        return error.map_or(Ok(0), Err);
+    }
+    if !matches!(row.state, SessionState::Owned { .. }) {
+        providers::check(config, &row.model)?;
+        if !Path::new(&row.location.directory).is_dir() {
+            return Err(CliError::usage(format!(
+                "the session's folder {} is gone",
+                row.location.directory
+            ))
+            .hint("bring it back, or move the session with `tenure run --session ID --cwd DIR`"));
+        }
+    }
+    if args.detach {
+        background::spawn(config, &[row.id.as_str()], false).map_err(|e| {
+            CliError::failed(format!("the background node could not be started: {e}"))
+        })?;
+        view.finish("detached", 0, None, began);
+        return Ok(0);
+    }
+    let interactive = cx.caps.stderr && !args.json && ask::possible();
+    let approvals = if interactive {
+        Approvals::Wait
+    } else {
+        Approvals::Headless
+    };
+    let role = Role {
+        name: "resume",
+        scope: Scope::Asked,
+        approvals,
+        alone: false,
+    };
+    let engine = node::start(config, store, &role).await?;
+    let follow = Follow {
+        client: engine.client(),
+        engine: Some(&engine),
+        session: row.id.clone(),
+        after: Some(row.head),
+        until: Until::Idle,
+        interactive,
+    };
+    let end = follow.run(&mut view).await?;
+    finish(config, &engine, &row.id, &end, &mut view, began).await
+}
+
+async fn all(config: &Config, store: Arc<SqliteStore>, args: &ResumeArgs) -> CliResult<u8> {
+    if args.detach {
+        background::spawn(config, &[], false).map_err(|e| {
+            CliError::failed(format!("the background node could not be started: {e}"))
+        })?;
+        return Ok(0);
+    }
+    let waiting: Vec<SessionRow> = store.claimable(10_000).await?;
+    let ids: Vec<_> = waiting.iter().map(|row| row.id.clone()).collect();
+    let role = Role {
+        name: "resume",
+        scope: Scope::Any,
+        approvals: Approvals::Headless,
+        alone: false,
+    };
+    let engine = node::start(config, store.clone(), &role).await?;
+    let mut signals = crate::follow::Signals::new()?;
+    let mut results = engine.results();
+    let drained = drained(&engine, store.as_ref());
+    tokio::pin!(drained);
+    loop {
+        tokio::select! {
+            done = &mut drained => {
+                done?;
+                break;
+            }
+            Ok((session, owned)) = results.recv() => report(args.json, session.as_str(), &owned)?,
+            _ = signals.next() => {
+                engine.shutdown_now().await?;
+                return Err(CliError::new(Kind::Interrupted, "stopped; what was not finished is free to be taken over")
+                    .hint("`tenure resume --all` goes on"));
+            }
+        }
+    }
+    engine.shutdown().await?;
+    verdict(store.as_ref(), &ids).await
+}
+
+/// Waits until nothing runs here and nothing could.
+async fn drained(engine: &Engine, store: &dyn Store) -> CliResult {
+    let mut changes = store.watch_all();
+    loop {
+        changes.borrow_and_update();
+        engine.idle().await;
+        if store.claimable(1).await?.is_empty() && engine.running() == 0 {
+            return Ok(());
+        }
+        // A hint may be lost; the second look is not.
+        let _ =
+            tokio::time::timeout(std::time::Duration::from_millis(500), changes.changed()).await;
+    }
+}
+
+fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
+    let (word, why) = match owned {
+        Owned::Ended => ("ended", String::new()),
+        Owned::Quarantined { reason } => ("quarantined", reason.clone()),
+        Owned::Lost => ("lost", "another node has it now".to_owned()),
+        Owned::Isolated => ("isolated", "it runs in a process of its own".to_owned()),
+        Owned::Idle | Owned::Held { .. } => return Ok(()),
+    };
+    if as_json {
+        return print(&format!(
+            "{}\n",
+            json!({"v": 1, "kind": "resumed", "session": session, "outcome": word, "why": why})
+        ));
+    }
+    let why = if why.is_empty() {
+        String::new()
+    } else {
+        format!(": {why}")
+    };
+    print(&format!("{session} {word}{why}\n"))
+}
+
+/// The worst of what came of the sessions that waited.
+async fn verdict(store: &dyn Store, ids: &[tenure_core::SessionId]) -> CliResult<u8> {
+    let mut code = 0;
+    for id in ids {
+        let Some(row) = store.session(id).await? else {
+            continue;
+        };
+        let own = match (&row.state, row.last_outcome.as_deref()) {
+            (SessionState::Quarantined { .. }, _) => Kind::Quarantined.code(),
+            (_, Some("failed")) => Kind::Failed.code(),
+            _ => 0,
+        };
+        code = code.max(own);
+    }
+    Ok(code)
+}

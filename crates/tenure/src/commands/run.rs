@@ -1,0 +1,269 @@
+//! `tenure run`: admit a prompt, run the session or follow whoever runs it, and say how it ended.
+
+use super::{Context, notice, print};
+use crate::args::{Global, RunArgs};
+use crate::config::{Config, Flags, load, permissions};
+use crate::environment::working_folder;
+use crate::exit::{CliError, CliResult};
+use crate::follow::{End, Follow, Until, told};
+use crate::node::{self, Role};
+use crate::render::view::View;
+use crate::{ask, background, input, providers, store};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::event::body::{AttachedFile, Delivery};
+use tenure_core::{ModelRef, SessionId};
+use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Prompt, Scope};
+use tenure_store::{SessionQuery, SessionRow, SqliteStore, Store};
+use tenure_tools::permission::Rules;
+
+/// After a second Ctrl-C nobody waits longer than this.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Everything that was asked for, checked; nothing is changed yet.
+struct Asked {
+    config: Config,
+    text: String,
+    files: Vec<AttachedFile>,
+    cwd: PathBuf,
+    rules: Rules,
+    interactive: bool,
+}
+
+/// Runs it; gives the exit code.
+pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> {
+    let began = Instant::now();
+    let asked = check(cx, global, &args)?;
+    asked.config.notices.iter().for_each(|text| notice(text));
+    let target = target(&asked, &args).await?;
+    let client = store::client(target.store.clone());
+    let (session, created) = prepare(&asked, &args, &client, &target).await?;
+    let prompt = Prompt {
+        id: None,
+        text: asked.text.clone(),
+        files: asked.files.clone(),
+        delivery: if args.queue {
+            Delivery::Queue
+        } else {
+            Delivery::Steer
+        },
+    };
+    let admission = client.admit(&session, prompt).await?;
+    let mut view = View::new(session.clone(), args.json, cx.caps);
+    view.hide_input(&admission.input);
+    view.session(created, Some(&admission.input), &target.model.to_string());
+    if args.detach {
+        return detach(cx, &asked.config, &session, &mut view, began);
+    }
+    let approvals = if asked.interactive {
+        Approvals::Wait
+    } else {
+        Approvals::Headless
+    };
+    let role = Role {
+        name: "run",
+        scope: Scope::Asked,
+        approvals,
+        alone: false,
+    };
+    let engine = node::start(&asked.config, target.store.clone(), &role).await?;
+    let follow = Follow {
+        client: engine.client(),
+        engine: Some(&engine),
+        session: session.clone(),
+        after: after(&admission, created),
+        until: Until::Input(admission.input.clone()),
+        interactive: asked.interactive,
+    };
+    let end = follow.run(&mut view).await?;
+    finish(&asked.config, &engine, &session, &end, &mut view, began).await
+}
+
+/// The events of this prompt, and of the session when it is new.
+fn after(admission: &Admission, created: bool) -> Option<u64> {
+    if created {
+        None
+    } else {
+        admission.seq.checked_sub(1)
+    }
+}
+
+/// Checks all that is given before anything is changed.
+fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
+    let text = input::prompt(args.prompt.as_deref(), std::io::stdin())?;
+    let files = input::files(&args.files)?;
+    let cwd = working_folder(args.cwd.as_deref())?;
+    let flags = Flags {
+        model: args.model.clone(),
+        max_steps: args.max_steps,
+        allow_all: args.allow_all,
+        ..Flags::from(global)
+    };
+    let config = load(&flags, &cx.env, &cwd)?;
+    let rules = permissions::rules(&config)?;
+    let interactive = cx.caps.stderr && !args.json && !args.detach && ask::possible();
+    Ok(Asked {
+        config,
+        text,
+        files,
+        cwd,
+        rules,
+        interactive,
+    })
+}
+
+struct Target {
+    store: Arc<SqliteStore>,
+    existing: Option<SessionRow>,
+    model: ModelRef,
+}
+
+/// Finds the session to go on with, or makes sure that a new one could run. Makes no session.
+async fn target(asked: &Asked, args: &RunArgs) -> CliResult<Target> {
+    let config = &asked.config;
+    if args.session.is_none() && !args.continue_last {
+        let model = config.model()?;
+        providers::check(config, &model)?;
+        return Ok(Target {
+            store: store::open(config)?,
+            existing: None,
+            model,
+        });
+    }
+    let store = store::open_existing(config)?;
+    let row = match &args.session {
+        Some(text) => store::find(store.as_ref(), text).await?,
+        None => last_used(store.as_ref(), &asked.cwd).await?,
+    };
+    let model = match &args.model {
+        Some(_) => config.model()?,
+        None => row.model.clone(),
+    };
+    providers::check(config, &model)?;
+    if args.cwd.is_none() && !Path::new(&row.location.directory).is_dir() {
+        return Err(CliError::usage(format!(
+            "the session's folder {} is gone",
+            row.location.directory
+        ))
+        .hint("bring it back, or move the session with --cwd DIR"));
+    }
+    Ok(Target {
+        store,
+        existing: Some(row),
+        model,
+    })
+}
+
+/// The session last used in this folder, by user activity in the store.
+async fn last_used(store: &dyn Store, cwd: &Path) -> CliResult<SessionRow> {
+    let query = SessionQuery {
+        directory: Some(cwd.to_string_lossy().into_owned()),
+        limit: 1,
+        ..SessionQuery::default()
+    };
+    store
+        .sessions(query)
+        .await?
+        .into_iter()
+        .next()
+        .ok_or_else(|| {
+            CliError::usage(format!("no session was used in {} yet", cwd.display()))
+                .hint("leave --continue out to start one, or name a session with --session")
+        })
+}
+
+/// Makes the session, or changes what the flags ask to change. True when it was made.
+async fn prepare(
+    asked: &Asked,
+    args: &RunArgs,
+    client: &Client,
+    target: &Target,
+) -> CliResult<(SessionId, bool)> {
+    let Some(row) = &target.existing else {
+        let session = client
+            .create(NewSession {
+                id: None,
+                directory: asked.cwd.to_string_lossy().into_owned(),
+                model: target.model.clone(),
+                title: args.title.clone(),
+                max_steps: asked.config.max_steps.value,
+                permissions: asked.rules.clone(),
+            })
+            .await?;
+        return Ok((session, true));
+    };
+    let session = row.id.clone();
+    if target.model != row.model {
+        client.select_model(&session, target.model.clone()).await?;
+    }
+    if let Some(steps) = args.max_steps {
+        client.set_limits(&session, steps).await?;
+    }
+    if args.allow_all {
+        client.set_permissions(&session, &asked.rules).await?;
+    }
+    let directory = asked.cwd.to_string_lossy();
+    if args.cwd.is_some() && directory != row.location.directory {
+        client.relocate(&session, directory.into_owned()).await?;
+    }
+    Ok((session, false))
+}
+
+fn detach(
+    cx: &Context,
+    config: &Config,
+    session: &SessionId,
+    view: &mut View,
+    began: Instant,
+) -> CliResult<u8> {
+    background::spawn(config, &[session.as_str()], false).map_err(|e| {
+        CliError::failed(format!("the background node could not be started: {e}")).hint(format!(
+            "the prompt is stored; `tenure resume {session}` runs it here"
+        ))
+    })?;
+    view.finish("detached", 0, None, began);
+    if !cx.caps.stdout {
+        // A script wants the id, and nothing else was printed.
+        return print_id(view, session);
+    }
+    notice(&format!(
+        "runs in the background; `tenure log --follow {session}` shows it"
+    ));
+    Ok(0)
+}
+
+fn print_id(view: &View, session: &SessionId) -> CliResult<u8> {
+    if !view.is_json() {
+        print(&format!("{session}\n"))?;
+    }
+    Ok(0)
+}
+
+/// Lets go in the way the end asks for, and tells how it ended.
+pub async fn finish(
+    config: &Config,
+    engine: &Engine,
+    session: &SessionId,
+    end: &End,
+    view: &mut View,
+    began: Instant,
+) -> CliResult<u8> {
+    match end {
+        End::Left => node::leave(engine, LEAVE_WITHIN).await,
+        End::HangUp => {
+            if let Err(error) = background::spawn(config, &[session.as_str()], false) {
+                tracing::error!(%error, "no background node; the session stays claimable");
+            }
+            engine.shutdown().await?;
+        }
+        _ => engine.shutdown().await?,
+    }
+    let (word, error, words) = told(end, session);
+    let code = error.as_ref().map_or(0, |e| e.kind.code());
+    view.finish(word, code, words, began);
+    match error {
+        Some(error) => Err(error),
+        None => Ok(0),
+    }
+}

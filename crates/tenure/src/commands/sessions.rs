@@ -1,0 +1,131 @@
+//! `tenure sessions`: all sessions with their state, age, cost and last line.
+
+use super::{Context, open, print};
+use crate::args::{Global, SessionsArgs};
+use crate::environment::working_folder;
+use crate::exit::CliResult;
+use crate::render::escape::safe_line;
+use crate::render::{human, table};
+use crate::store;
+use serde_json::json;
+use tenure_core::event::body::Phase;
+use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
+
+/// Lists them.
+pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResult {
+    let config = open(cx, global)?;
+    if !store::exists(config.store.value.path())? {
+        return if args.json {
+            Ok(())
+        } else {
+            print("no sessions yet\n")
+        };
+    }
+    let store = store::open(&config)?;
+    let directory = if args.here {
+        Some(working_folder(None)?.to_string_lossy().into_owned())
+    } else {
+        None
+    };
+    let query = SessionQuery {
+        directory,
+        text: args.search.clone(),
+        limit: args.limit,
+        offset: 0,
+    };
+    let rows = store.sessions(query).await?;
+    if args.json {
+        let lines: String = rows.iter().map(|row| format!("{}\n", line(row))).collect();
+        return print(&lines);
+    }
+    if rows.is_empty() {
+        return print("no sessions\n");
+    }
+    let now = human::now_ms();
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now)).collect();
+    let room = cx.caps.stdout.then_some(cx.caps.width);
+    let colour = cx.caps.colour && cx.caps.stdout;
+    print(&table::plain(
+        &["ID", "STATE", "AGE", "COST", "TITLE · LAST LINE"],
+        &cells,
+        room,
+        colour,
+    ))
+}
+
+/// A session as one JSON object.
+pub fn line(row: &SessionRow) -> serde_json::Value {
+    let mut value = serde_json::to_value(row).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("v".into(), json!(1));
+        fields.insert("kind".into(), json!("session_row"));
+    }
+    value
+}
+
+fn cells(row: &SessionRow, now: i64) -> Vec<String> {
+    let last = safe_line(row.last_line.trim());
+    let title = safe_line(row.title.as_deref().unwrap_or("").trim());
+    let words = match (title.is_empty(), last.is_empty()) {
+        (true, _) => last,
+        (false, true) => title,
+        (false, false) => format!("{title} · {last}"),
+    };
+    vec![
+        row.id.to_string(),
+        state_words(row),
+        human::age(row.updated_ms, now),
+        human::cost(row.cost, row.cost_incomplete),
+        words,
+    ]
+}
+
+/// The state in a few words.
+pub fn state_words(row: &SessionRow) -> String {
+    match &row.state {
+        SessionState::Owned { phase, .. } => match phase {
+            Phase::Cancelling => "stopping".to_owned(),
+            Phase::Safe | Phase::Active => "running".to_owned(),
+        },
+        SessionState::Claimable { .. } => "claimable".to_owned(),
+        SessionState::Waiting { .. } => "waiting".to_owned(),
+        SessionState::Parked { inputs } => format!("parked ({inputs})"),
+        SessionState::Unplaceable { .. } => "unplaceable".to_owned(),
+        SessionState::Quarantined { .. } => "quarantined".to_owned(),
+        SessionState::Idle => match row.last_outcome.as_deref() {
+            None => "new".to_owned(),
+            Some("succeeded") => "idle".to_owned(),
+            Some(other) => other.to_owned(),
+        },
+    }
+}
+
+/// The state with its reason, in a sentence.
+pub fn state_sentence(row: &SessionRow) -> String {
+    match &row.state {
+        SessionState::Owned { node, epoch, .. } => {
+            format!(
+                "{} on node `{}` at epoch {epoch}",
+                state_words(row),
+                safe_line(node)
+            )
+        }
+        SessionState::Claimable { reason } => format!("free to be run: {}", safe_line(reason)),
+        SessionState::Waiting { owner, lease_ms } => {
+            format!("waiting for {owner}, which has been silent; decided in at most {lease_ms} ms")
+        }
+        SessionState::Parked { inputs } => {
+            format!("parked with {inputs} waiting input(s); `tenure resume` goes on")
+        }
+        SessionState::Unplaceable { reason } => {
+            format!("cannot run anywhere: {}", safe_line(reason))
+        }
+        SessionState::Quarantined { reason } => {
+            format!(
+                "set aside: {}; `tenure release` lets it go on",
+                safe_line(reason)
+            )
+        }
+        SessionState::Idle => state_words(row),
+    }
+}

@@ -1,0 +1,120 @@
+//! Commands of one step: cancel, fork, delete, gc, release.
+
+use super::{Context, open, print};
+use crate::args::{CancelArgs, DeleteArgs, ForkArgs, Global, JsonOnly, ReleaseArgs};
+use crate::exit::{CliError, CliResult};
+use crate::render::human;
+use crate::store;
+use serde_json::json;
+use tenure_core::MessageId;
+use tenure_engine::EngineError;
+use tenure_store::{AppendError, SessionState, Store};
+
+/// `tenure cancel`: takes a waiting input back.
+pub async fn cancel(cx: &Context, global: &Global, args: &CancelArgs) -> CliResult {
+    let config = open(cx, global)?;
+    let store = store::open_existing(&config)?;
+    let row = store::find(store.as_ref(), &args.session).await?;
+    let pending = store.inbox(&row.id).await?;
+    let input = MessageId::parse(&args.input).map_err(|e| CliError::usage(e.to_string()))?;
+    if !pending.iter().any(|p| p.input == input) {
+        return Err(
+            CliError::usage(format!("{input} does not wait in {}", row.id))
+                .near(&args.input, pending.iter().map(|p| p.input.as_str()))
+                .hint(format!("`tenure show {}` lists what waits", row.id)),
+        );
+    }
+    match store::client(store)
+        .cancel_input(&row.id, &input, "tenure cancel")
+        .await
+    {
+        Ok(()) => print(&format!("{input} was taken back\n")),
+        Err(EngineError::Append(AppendError::InboxChanged { .. })) => Err(CliError::failed(
+            format!("{input} was delivered meanwhile; nothing was changed"),
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `tenure fork`: a session that shares another one's history.
+pub async fn fork(cx: &Context, global: &Global, args: &ForkArgs) -> CliResult {
+    let config = open(cx, global)?;
+    let store = store::open_existing(&config)?;
+    let row = store::find(store.as_ref(), &args.session).await?;
+    if let Some(at) = args.at
+        && at > row.head
+    {
+        return Err(
+            CliError::usage(format!("session {} ends at {}", row.id, row.head)).hint(format!(
+                "`tenure log {}` shows where it can be forked",
+                row.id
+            )),
+        );
+    }
+    let child = store::client(store).fork(&row.id, args.at).await?;
+    print(&format!("{child}\n"))
+}
+
+/// `tenure delete`: all of the sessions named are known before the first is deleted.
+pub async fn delete(cx: &Context, global: &Global, args: &DeleteArgs) -> CliResult {
+    let config = open(cx, global)?;
+    let store = store::open_existing(&config)?;
+    let mut rows = Vec::new();
+    for text in &args.sessions {
+        rows.push(store::find(store.as_ref(), text).await?);
+    }
+    for row in rows {
+        store.delete(&row.id).await.map_err(|e| {
+            let hint = format!("`tenure interrupt {}` stops it", row.id);
+            CliError::from(e).hint(hint)
+        })?;
+        print(&format!("deleted {}\n", row.id))?;
+    }
+    Ok(())
+}
+
+/// `tenure gc`: gives space back.
+pub async fn gc(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
+    let config = open(cx, global)?;
+    let store = store::open_existing(&config)?;
+    let mut total = store.gc().await?;
+    while total.more {
+        let next = store.gc().await?;
+        total.bytes_after = next.bytes_after;
+        total.events_removed += next.events_removed;
+        total.nodes_removed += next.nodes_removed;
+        total.more = next.more;
+    }
+    if args.json {
+        let mut line = json!(total);
+        line["v"] = json!(1);
+        return print(&format!("{line}\n"));
+    }
+    print(&format!(
+        "{} before, {} after; {} events that nobody needed and {} dead nodes removed\n",
+        human::bytes(total.bytes_before),
+        human::bytes(total.bytes_after),
+        total.events_removed,
+        total.nodes_removed
+    ))
+}
+
+/// `tenure release`: ends a quarantine.
+pub async fn release(cx: &Context, global: &Global, args: &ReleaseArgs) -> CliResult {
+    let config = open(cx, global)?;
+    let store = store::open_existing(&config)?;
+    let row = store::find(store.as_ref(), &args.session).await?;
+    if !matches!(row.state, SessionState::Quarantined { .. }) {
+        return Err(
+            CliError::usage(format!("session {} is not quarantined", row.id))
+                .hint(format!("it is {}", super::sessions::state_sentence(&row))),
+        );
+    }
+    store::client(store)
+        .release(&row.id, "tenure release")
+        .await?;
+    print(&format!(
+        "{} is released; `tenure resume {}` goes on with it\n",
+        row.id, row.id
+    ))
+}

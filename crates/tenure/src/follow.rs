@@ -1,0 +1,415 @@
+//! Follows one session on behalf of a person or a program: shows what happens, asks what is to be asked, and
+//! turns signals into durable wishes.
+
+mod questions;
+mod signals;
+
+use crate::exit::{CliError, CliResult, Kind};
+use crate::render::json::ErrorWords;
+use crate::render::view::View;
+use futures::StreamExt;
+use questions::Questions;
+use signals::Signal;
+pub use signals::Signals;
+use std::time::Duration;
+use tenure_core::event::body::InterruptReason;
+use tenure_core::event::{Event, EventBody};
+use tenure_core::{MessageId, SessionId};
+use tenure_engine::{Client, Engine, LiveItem, Outcome, OutcomeTracker, Owned};
+use tenure_store::{FollowItem, SessionState};
+use tokio::sync::{broadcast, mpsc};
+
+/// When to stop following.
+#[derive(Debug, Clone)]
+pub enum Until {
+    /// The work on this input has ended.
+    Input(MessageId),
+    /// The session has nothing more to do.
+    Idle,
+    /// Never by itself.
+    Forever,
+}
+
+/// Why following ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The work ended so.
+    Outcome(Outcome),
+    /// Nothing was, or is, to be done.
+    Idle,
+    /// Whoever follows wants to leave; the work is not ended.
+    Left,
+    /// The terminal has gone.
+    HangUp,
+    /// The process is to end.
+    Terminate,
+}
+
+/// What to follow, and how.
+pub struct Follow<'a> {
+    /// The store.
+    pub client: &'a Client,
+    /// The engine, when this process may run the session.
+    pub engine: Option<&'a Engine>,
+    /// The session.
+    pub session: SessionId,
+    /// Only events after this seq.
+    pub after: Option<u64>,
+    /// When to stop.
+    pub until: Until,
+    /// Questions may be asked on the terminal.
+    pub interactive: bool,
+}
+
+/// How often the status line moves.
+const TICK: Duration = Duration::from_millis(120);
+
+impl Follow<'_> {
+    /// Follows to the end. Cancellation: dropping it stops following; the session goes on.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn run(self, view: &mut View) -> CliResult<End> {
+        let mut signals = Signals::new()?;
+        let mut items = self.client.follow(&self.session, self.after);
+        let mut live = self.live(view);
+        let wants_live = view.wants_live();
+        let mut results = self.engine.map(Engine::results);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut state = Watching {
+            tracker: match &self.until {
+                Until::Input(input) => Some(OutcomeTracker::new(input.clone())),
+                _ => None,
+            },
+            questions: Questions::new(self.interactive),
+            interrupted: false,
+        };
+        if let Some(engine) = self.engine {
+            engine.run(&self.session);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                signal = signals.next() => {
+                    if let Some(end) = self.signal(signal, &mut state, view).await? {
+                        return Ok(end);
+                    }
+                }
+                item = items.next() => {
+                    let Some(item) = item else {
+                        return Err(CliError::failed("the session's log ended"));
+                    };
+                    if let Some(end) = self.item(item?, &mut state, view).await? {
+                        return Ok(end);
+                    }
+                }
+                answer = state.questions.answered() => {
+                    self.answer(answer, &mut state, view).await?;
+                }
+                item = live.next() => view.live(&item),
+                result = next_result(&mut results, &self.session) => {
+                    // Somebody else runs it: its live items come over its socket.
+                    if wants_live && matches!(result, Owned::Held { .. }) {
+                        live.remote = Some(self.client.follow_live(&self.session));
+                    }
+                    if let Some(end) = self.result(&result, &state).await? {
+                        return Ok(end);
+                    }
+                }
+                _ = ticks.tick(), if view.ticks() => view.tick(),
+            }
+        }
+    }
+
+    fn live(&self, view: &View) -> Live {
+        let local = self.engine.filter(|_| view.wants_live());
+        let remote = (view.wants_live() && self.engine.is_none())
+            .then(|| self.client.follow_live(&self.session));
+        Live {
+            local: local.map(|engine| (engine.clone(), engine.live(&self.session))),
+            remote,
+        }
+    }
+
+    async fn item(
+        &self,
+        item: FollowItem,
+        state: &mut Watching,
+        view: &mut View,
+    ) -> CliResult<Option<End>> {
+        let event = match item {
+            FollowItem::Synced { head } => {
+                view.synced(head);
+                state.questions.synced();
+                self.ask(state, view);
+                return match self.until {
+                    Until::Idle => self.idle_now().await,
+                    _ => Ok(None),
+                };
+            }
+            FollowItem::Event(event) => event,
+        };
+        view.event(&event);
+        if state.questions.event(&event.body) {
+            view.pause(state.questions.asking());
+        }
+        self.ask(state, view);
+        match &self.until {
+            Until::Input(_) => {
+                let outcome = state.tracker.as_mut().and_then(|t| t.on(&event));
+                Ok(outcome.map(End::Outcome))
+            }
+            Until::Idle if view.is_synced() => match terminal(&event) {
+                Some(outcome) if self.has_more().await? => {
+                    tracing::debug!(?outcome, "there is more to do");
+                    Ok(None)
+                }
+                outcome => Ok(outcome.map(End::Outcome)),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Is there anything left to wait for?
+    async fn idle_now(&self) -> CliResult<Option<End>> {
+        Ok((!self.has_more().await?).then_some(End::Idle))
+    }
+
+    async fn has_more(&self) -> CliResult<bool> {
+        let row = self.client.store().session(&self.session).await?;
+        Ok(row.is_some_and(|row| {
+            matches!(
+                row.state,
+                SessionState::Owned { .. }
+                    | SessionState::Claimable { .. }
+                    | SessionState::Waiting { .. }
+            )
+        }))
+    }
+
+    /// What came of an attempt to run the session here, where the log alone does not tell.
+    async fn result(&self, result: &Owned, state: &Watching) -> CliResult<Option<End>> {
+        match (result, &self.until) {
+            (Owned::Quarantined { reason }, Until::Input(_) | Until::Idle) => {
+                let error = tenure_core::SessionError::new("quarantined", reason.clone());
+                Ok(Some(End::Outcome(Outcome::Quarantined(error))))
+            }
+            (Owned::Idle, Until::Idle) if !state.interrupted => self.idle_now().await,
+            _ => Ok(None),
+        }
+    }
+
+    async fn signal(
+        &self,
+        signal: Signal,
+        state: &mut Watching,
+        view: &mut View,
+    ) -> CliResult<Option<End>> {
+        match signal {
+            Signal::HangUp => Ok(Some(End::HangUp)),
+            Signal::Terminate => Ok(Some(End::Terminate)),
+            // Who only looks on leaves; who runs the work stops it first.
+            Signal::Interrupt if state.interrupted || self.engine.is_none() => Ok(Some(End::Left)),
+            Signal::Interrupt => {
+                state.interrupted = true;
+                state.questions.take_away();
+                view.pause(false);
+                view.aside("interrupting… (Ctrl-C again leaves the session as it is)");
+                self.client
+                    .interrupt(&self.session, None, "the terminal (Ctrl-C)")
+                    .await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn ask(&self, state: &mut Watching, view: &mut View) {
+        if !state.interrupted && state.questions.ask() {
+            view.pause(true);
+        }
+    }
+
+    async fn answer(
+        &self,
+        answer: questions::Answered,
+        state: &mut Watching,
+        view: &mut View,
+    ) -> CliResult {
+        view.pause(false);
+        let questions::Answered {
+            message,
+            call,
+            answer,
+        } = answer;
+        let Some(answer) = answer else {
+            view.aside("the terminal cannot be read; answer the question elsewhere");
+            return Ok(());
+        };
+        let by = "the terminal";
+        match self
+            .client
+            .answer(&self.session, &message, &call, answer, by)
+            .await
+        {
+            Ok(()) => {}
+            Err(tenure_engine::EngineError::AlreadyAnswered { .. }) => {
+                view.aside("somebody else answered that question first");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.ask(state, view);
+        Ok(())
+    }
+}
+
+struct Watching {
+    tracker: Option<OutcomeTracker>,
+    questions: Questions,
+    interrupted: bool,
+}
+
+/// The outcome of an execution that this event ends.
+fn terminal(event: &Event) -> Option<Outcome> {
+    match &event.body {
+        EventBody::ExecutionSucceeded(_) => Some(Outcome::Succeeded),
+        EventBody::ExecutionFailed(e) => Some(Outcome::Failed(e.error.clone())),
+        EventBody::ExecutionInterrupted(e) => Some(Outcome::Interrupted(e.reason)),
+        EventBody::SessionQuarantined(e) => Some(Outcome::Quarantined(e.error.clone())),
+        _ => None,
+    }
+}
+
+/// Live items of this process's own run, or of another's.
+struct Live {
+    local: Option<(Engine, broadcast::Receiver<LiveItem>)>,
+    remote: Option<mpsc::Receiver<LiveItem>>,
+}
+
+impl Live {
+    /// The next one. Cancellation safe.
+    async fn next(&mut self) -> LiveItem {
+        loop {
+            tokio::select! {
+                item = from_here(&mut self.local) => return item,
+                item = from_there(&mut self.remote) => match item {
+                    // What runs here now comes from here.
+                    Some(_) if self.local.as_ref().is_some_and(|(engine, _)| engine.running() > 0) => {}
+                    Some(item) => return item,
+                    None => self.remote = None,
+                },
+            }
+        }
+    }
+}
+
+async fn from_here(local: &mut Option<(Engine, broadcast::Receiver<LiveItem>)>) -> LiveItem {
+    let Some((_, receiver)) = local else {
+        return std::future::pending().await;
+    };
+    match receiver.recv().await {
+        Ok(item) => item,
+        Err(broadcast::error::RecvError::Lagged(_)) => LiveItem::Lagged,
+        Err(broadcast::error::RecvError::Closed) => {
+            *local = None;
+            std::future::pending().await
+        }
+    }
+}
+
+async fn from_there(remote: &mut Option<mpsc::Receiver<LiveItem>>) -> Option<LiveItem> {
+    match remote {
+        Some(receiver) => receiver.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_result(
+    results: &mut Option<broadcast::Receiver<(SessionId, Owned)>>,
+    session: &SessionId,
+) -> Owned {
+    loop {
+        let Some(receiver) = results else {
+            return std::future::pending().await;
+        };
+        match receiver.recv().await {
+            Ok((of, owned)) if &of == session => return owned,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => *results = None,
+        }
+    }
+}
+
+/// How an end is told to a program: a word, the exit code's kind, and why.
+pub fn told(
+    end: &End,
+    session: &SessionId,
+) -> (&'static str, Option<CliError>, Option<ErrorWords>) {
+    let words = |kind: &str, message: &str| {
+        Some(ErrorWords {
+            kind: kind.to_owned(),
+            message: message.to_owned(),
+        })
+    };
+    match end {
+        End::Outcome(Outcome::Succeeded) => ("succeeded", None, None),
+        End::Outcome(Outcome::Failed(error)) => (
+            "failed",
+            Some(
+                CliError::failed(error.message.clone())
+                    .hint(format!("`tenure show {session}` has all of it")),
+            ),
+            words(&error.kind, &error.message),
+        ),
+        End::Outcome(Outcome::Interrupted(reason)) => {
+            let message = match reason {
+                InterruptReason::User => "interrupted",
+                InterruptReason::Shutdown => "interrupted: the node that ran it shut down",
+                InterruptReason::Superseded => "interrupted: replaced by other work",
+            };
+            let error = CliError::new(Kind::Interrupted, message).hint(format!(
+                "`tenure run --session {session} \"…\"` goes on from here"
+            ));
+            ("interrupted", Some(error), words("interrupted", message))
+        }
+        End::Outcome(Outcome::StoppedBeforeStart) => {
+            let message = "stopped before the prompt was delivered; it still waits";
+            let error = CliError::new(Kind::Interrupted, message).hint(format!(
+                "`tenure resume {session}` delivers it, `tenure cancel` takes it back"
+            ));
+            (
+                "stopped_before_start",
+                Some(error),
+                words("interrupted", message),
+            )
+        }
+        End::Outcome(Outcome::Cancelled { by }) => {
+            let message = format!("the prompt was taken back by {by} before it was delivered");
+            (
+                "cancelled",
+                Some(CliError::new(Kind::Interrupted, message.clone())),
+                words("cancelled", &message),
+            )
+        }
+        End::Outcome(Outcome::Quarantined(error)) => (
+            "quarantined",
+            Some(
+                CliError::new(
+                    Kind::Quarantined,
+                    format!("the session is set aside: {}", error.message),
+                )
+                .hint(format!("`tenure show {session}` tells how it came to that"))
+                .hint(format!("`tenure release {session}` lets it go on")),
+            ),
+            words(&error.kind, &error.message),
+        ),
+        End::Idle => ("idle", None, None),
+        End::Left | End::Terminate => {
+            let message = "left; the session is free to be taken over";
+            let error = CliError::new(Kind::Interrupted, message)
+                .hint(format!("`tenure resume {session}` goes on with it"));
+            ("left", Some(error), words("left", message))
+        }
+        End::HangUp => ("detached", None, None),
+    }
+}

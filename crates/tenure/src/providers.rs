@@ -1,0 +1,172 @@
+//! The configured providers as the engine takes them: keys are read and clients made when first needed.
+
+use crate::config::Config;
+use crate::config::resolve::{KeySource, ProviderConfig};
+use crate::exit::{CliError, CliResult};
+use async_trait::async_trait;
+use std::sync::{Arc, OnceLock};
+use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_core::model::ModelRef;
+use tenure_core::request::Request;
+use tenure_engine::Models;
+use tenure_provider::{
+    AttemptKey, Catalogue, Encoded, EventStream, HttpProvider, Provider, ProviderSettings, Secret,
+};
+
+/// All configured models. A provider whose key is missing fails when it is asked, not before.
+pub fn models(config: &Config) -> Models {
+    let mut catalogue = Catalogue::new();
+    for (name, provider) in &config.providers {
+        for (model, settings) in &provider.models {
+            let reference = ModelRef {
+                provider: name.clone(),
+                model: model.clone(),
+            };
+            catalogue.declare(&reference, settings.value.clone());
+        }
+    }
+    let mut models = Models::new(catalogue);
+    for (name, provider) in &config.providers {
+        let lazy = LazyProvider {
+            name: name.clone(),
+            config: provider.clone(),
+            made: OnceLock::new(),
+        };
+        models = models.with(name.clone(), Arc::new(lazy));
+    }
+    models
+}
+
+/// The provider's settings with its key.
+///
+/// # Errors
+/// A usage error when the key cannot be read; it never holds any part of the key.
+pub fn settings(name: &str, provider: &ProviderConfig) -> CliResult<ProviderSettings> {
+    let mut settings = ProviderSettings::new(
+        name,
+        provider.protocol.value,
+        provider.base_url.value.clone(),
+    );
+    if let Some(key) = &provider.key {
+        let read = match &key.value {
+            KeySource::Env(var) => Secret::from_env(var),
+            KeySource::File(path) => Secret::from_file(path),
+        };
+        settings.api_key = Some(read.map_err(|e| {
+            CliError::usage(format!("provider {name}: {e}"))
+                .hint(format!("the key's place is set in {}", key.origin))
+        })?);
+    }
+    settings.headers = provider
+        .headers
+        .iter()
+        .map(|(k, v)| (k.clone(), v.value.clone()))
+        .collect();
+    settings.ca_file = provider.ca_file.as_ref().map(|file| file.value.clone());
+    if let Some(limit) = &provider.first_byte_timeout {
+        settings.first_byte_timeout = limit.value;
+    }
+    if let Some(limit) = &provider.idle_timeout {
+        settings.idle_timeout = limit.value;
+    }
+    settings.models = provider
+        .models
+        .iter()
+        .map(|(k, v)| (k.clone(), v.value.clone()))
+        .collect();
+    Ok(settings)
+}
+
+/// Checks that a model can be asked by this process: its provider is configured and its key can be read.
+///
+/// # Errors
+/// A usage error with the next step.
+pub fn check(config: &Config, model: &ModelRef) -> CliResult {
+    let provider = config.providers.get(&model.provider).ok_or_else(|| {
+        CliError::usage(format!(
+            "the session's model is {model}, and there is no provider `{}`",
+            model.provider
+        ))
+        .near(&model.provider, config.providers.keys())
+        .hint("configure it, or choose another model with --model")
+    })?;
+    let settings = settings(&model.provider, provider)?;
+    HttpProvider::new(settings).map_err(|e| CliError::usage(e.to_string()))?;
+    Ok(())
+}
+
+/// Every key that can be read now, for masking. Unreadable ones mask nothing.
+pub fn known_secrets(config: &Config) -> Vec<String> {
+    let keys = config.providers.iter().filter_map(|(name, provider)| {
+        let settings = settings(name, provider).ok()?;
+        settings.api_key.map(|key| key.expose().to_owned())
+    });
+    let headers = config.providers.values().flat_map(|p| p.headers.iter());
+    let headers = headers
+        .filter(|(name, _)| is_secret_header(name))
+        .map(|(_, value)| {
+            value
+                .value
+                .rsplit(' ')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        });
+    keys.chain(headers).collect()
+}
+
+fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["authorization", "key", "token", "secret", "cookie"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// Names of the environment variables that hold keys: no tool may see them.
+pub fn secret_env(config: &Config) -> Vec<String> {
+    let vars = config
+        .providers
+        .values()
+        .filter_map(|p| match &p.key.as_ref()?.value {
+            KeySource::Env(var) => Some(var.clone()),
+            KeySource::File(_) => None,
+        });
+    vars.collect()
+}
+
+struct LazyProvider {
+    name: String,
+    config: ProviderConfig,
+    made: OnceLock<Result<HttpProvider, ProviderError>>,
+}
+
+impl LazyProvider {
+    fn made(&self) -> Result<&HttpProvider, ProviderError> {
+        let made = self.made.get_or_init(|| {
+            let settings = settings(&self.name, &self.config)
+                .map_err(|e| ProviderError::new(ErrorClass::Auth, e.message))?;
+            HttpProvider::new(settings)
+                .map_err(|e| ProviderError::new(ErrorClass::InvalidRequest, e.to_string()))
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+}
+
+#[async_trait]
+impl Provider for LazyProvider {
+    fn protocol(&self) -> &'static str {
+        self.config.protocol.value.as_str()
+    }
+
+    fn encode(&self, request: &Request) -> Result<Encoded, ProviderError> {
+        self.made()?.encode(request)
+    }
+
+    async fn send(
+        &self,
+        encoded: Encoded,
+        attempt: &AttemptKey,
+    ) -> Result<EventStream, ProviderError> {
+        self.made()?.send(encoded, attempt).await
+    }
+}

@@ -1,0 +1,149 @@
+//! Opening the store and finding sessions in it, with errors that say what to do.
+
+use crate::config::{Config, StoreUrl};
+use crate::exit::{CliError, CliResult, Kind};
+use std::path::Path;
+use std::sync::Arc;
+use tenure_core::SessionId;
+use tenure_engine::{Client, EngineError, SystemEnvironment};
+use tenure_store::{
+    AppendError, DeleteError, OpenError, OpenOptions, ReadError, ReplayError, SessionQuery,
+    SessionRow, SqliteStore, Store,
+};
+
+/// Opens the store; a missing file is made.
+pub fn open(config: &Config) -> CliResult<Arc<SqliteStore>> {
+    let StoreUrl::Sqlite(path) = &config.store.value;
+    SqliteStore::open(path, OpenOptions::default()).map_err(|e| open_error(&e, config))
+}
+
+/// Opens a store that must be there: looking for a session must not make an empty one.
+pub fn open_existing(config: &Config) -> CliResult<Arc<SqliteStore>> {
+    let path = config.store.value.path();
+    if !exists(path)? {
+        return Err(CliError::usage(format!(
+            "there are no sessions: {} does not exist",
+            path.display()
+        ))
+        .hint(format!("the store comes from {}", config.store.origin))
+        .hint("`tenure run \"…\"` starts a session"));
+    }
+    open(config)
+}
+
+/// Is there a store? A file that cannot be looked at is an error, not an absence.
+pub fn exists(path: &Path) -> CliResult<bool> {
+    path.try_exists().map_err(|e| {
+        CliError::failed(format!("{} cannot be looked at: {e}", path.display()))
+            .hint("check the owner and mode of its folder, or choose another place with --store")
+    })
+}
+
+/// A client of the store: what needs no ownership.
+pub fn client(store: Arc<SqliteStore>) -> Client {
+    Client::new(store, Arc::new(SystemEnvironment))
+}
+
+fn open_error(error: &OpenError, config: &Config) -> CliError {
+    CliError::failed(error.to_string())
+        .hint(format!("the store comes from {}", config.store.origin))
+}
+
+/// The session that `text` names: its id, or the beginning of exactly one.
+pub async fn find(store: &dyn Store, text: &str) -> CliResult<SessionRow> {
+    if let Ok(id) = SessionId::parse(text)
+        && let Some(row) = store.session(&id).await?
+    {
+        return Ok(row);
+    }
+    let query = SessionQuery {
+        limit: 10_000,
+        ..SessionQuery::default()
+    };
+    let rows = store.sessions(query).await?;
+    let given = if text.starts_with(SessionId::PREFIX) {
+        text.to_owned()
+    } else {
+        format!("{}{text}", SessionId::PREFIX)
+    };
+    let mut near: Vec<&SessionRow> = rows
+        .iter()
+        .filter(|row| row.id.as_str().starts_with(&given))
+        .collect();
+    match near.len() {
+        1 if given.len() > SessionId::PREFIX.len() => Ok(near.remove(0).clone()),
+        n if n > 1 => Err(
+            CliError::usage(format!("`{text}` is the beginning of {n} session ids"))
+                .hint("give more of it; `tenure sessions` lists them"),
+        ),
+        _ => Err(CliError::usage(format!(
+            "there is no session `{}`",
+            crate::render::escape::safe_line(text)
+        ))
+        .near(text, rows.iter().map(|row| row.id.as_str()))
+        .hint("`tenure sessions` lists them")),
+    }
+}
+
+impl From<ReadError> for CliError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::UnknownSession(_) | ReadError::CursorBeyondHead { .. } => {
+                Self::usage(error.to_string())
+            }
+            ReadError::Damaged { .. } => Self::failed(error.to_string())
+                .hint("`tenure doctor` checks the store; nothing was changed"),
+            ReadError::Unavailable { .. } => {
+                Self::failed(error.to_string()).hint("`tenure doctor` says more")
+            }
+        }
+    }
+}
+
+impl From<AppendError> for CliError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::UnknownSession(_)
+            | AppendError::SessionExists(_)
+            | AppendError::Rejected { .. } => Self::usage(error.to_string()),
+            AppendError::Unavailable { .. } | AppendError::Unknown { .. } => {
+                Self::failed(error.to_string()).hint("`tenure doctor` says more")
+            }
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<DeleteError> for CliError {
+    fn from(error: DeleteError) -> Self {
+        match error {
+            DeleteError::UnknownSession(_) => {
+                Self::usage(error.to_string()).hint("`tenure sessions` lists them")
+            }
+            DeleteError::Owned { .. } | DeleteError::Unavailable { .. } => {
+                Self::failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<ReplayError> for CliError {
+    fn from(error: ReplayError) -> Self {
+        let kind = match error {
+            ReplayError::Unavailable { .. } => Kind::Failed,
+            _ => Kind::Usage,
+        };
+        Self::new(kind, error.to_string()).hint("nothing was imported")
+    }
+}
+
+impl From<EngineError> for CliError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Append(error) => error.into(),
+            EngineError::Read(error) => error.into(),
+            EngineError::Config(error) => Self::usage(error.to_string()),
+            other => Self::failed(other.to_string()).hint("`tenure doctor` says more"),
+        }
+    }
+}
