@@ -1,1 +1,3 @@
 //! Simulation, fault tests and benchmarks of Tenure.
+
+pub mod randomlog;

@@ -1,0 +1,5 @@
+//! The simulation's tests: properties of whole sessions.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+mod p3;
