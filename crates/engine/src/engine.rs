@@ -85,6 +85,18 @@ impl Shared {
     }
 }
 
+#[cfg(test)]
+impl Shared {
+    /// A test runs the session by hand: the reconciler leaves it alone.
+    pub fn mark_running(&self, session: &SessionId) {
+        self.running().insert(session.clone(), Run::default());
+    }
+
+    pub fn unmark_running(&self, session: &SessionId) {
+        self.running().remove(session);
+    }
+}
+
 /// An engine: a node of a store that runs sessions. When its last handle is dropped, what runs is settled as
 /// stopped by a shutdown; [`Engine::shutdown`] lets go in order and waits for it.
 #[derive(Clone)]

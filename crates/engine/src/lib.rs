@@ -17,6 +17,18 @@
 #[cfg(test)]
 extern crate self as tenure_engine;
 
+#[cfg(test)]
+#[path = "../tests/it/checks.rs"]
+mod checks;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/fakes.rs"]
+mod fakes;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/support.rs"]
+mod support;
+
 mod client;
 mod config;
 mod engine;

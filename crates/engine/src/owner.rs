@@ -445,3 +445,6 @@ async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,43 +1,12 @@
 //! The drain loop: promotion, steps, tools, retries, terminals.
 
+use crate::fakes::Echo;
 use crate::support::*;
-use async_trait::async_trait;
-use serde_json::{Value, json};
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::event::EventBody;
 use tenure_core::request::RequestMessage;
 use tenure_engine::Outcome;
 use tenure_store::Store;
-use tenure_tools::permission::Access;
-use tenure_tools::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-
-/// Says what it was given.
-pub struct Echo;
-
-#[async_trait]
-impl Tool for Echo {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "echo".to_owned(),
-            description: "Says it again.".to_owned(),
-            input_schema: json!({"type": "object"}),
-        }
-    }
-
-    fn access(&self, _: &ToolCx, _: &Value) -> Result<Vec<Access>, ToolError> {
-        Ok(Vec::new())
-    }
-
-    async fn run(&self, _: ToolCx, input: Value) -> Result<ToolOutput, ToolError> {
-        if input["panic"] == json!(true) {
-            panic!("as told");
-        }
-        Ok(ToolOutput {
-            text: input["say"].as_str().unwrap_or_default().to_owned(),
-            ..ToolOutput::default()
-        })
-    }
-}
 
 #[tokio::test]
 async fn a_text_answer_is_one_step_and_leaves_no_claim() {

@@ -3,12 +3,16 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::error::ProviderError;
-use tenure_core::event::Event;
+use tenure_core::event::body::ToolFailure;
+use tenure_core::event::{Event, EventBody};
+use tenure_core::facts::IdSource;
 use tenure_core::id::{MessageId, SessionId};
 use tenure_core::model::ModelRef;
 use tenure_core::provider::{Finish, ProviderEvent};
@@ -16,8 +20,8 @@ use tenure_core::request::Request;
 use tenure_core::retry::RetryPolicy;
 use tenure_core::usage::Usage;
 use tenure_engine::*;
-use tenure_provider::{AttemptKey, Catalogue, Encoded, EventStream, Provider};
-use tenure_store::{OpenOptions, SqliteStore, Store};
+use tenure_provider::{AttemptKey, Catalogue, Encoded, EventStream, ModelSettings, Provider};
+use tenure_store::{Interrupted, OpenOptions, SqliteStore, Store};
 use tenure_tools::guardian::GuardianCommand;
 use tenure_tools::permission::Rules;
 use tenure_tools::{Tool, ToolSet};
@@ -39,8 +43,28 @@ pub enum Play {
     Answer(Answer),
     /// These batches, then silence for ever.
     Hang(Answer),
+    /// The first batches, then, once the gate is open, the others.
+    Gated(Answer, Gate, Answer),
     /// Refused before any stream.
     Refuse(ProviderError),
+}
+
+/// Holds a model back until the test opens it.
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<tokio::sync::watch::Sender<bool>>);
+
+impl Gate {
+    pub fn shut() -> Self {
+        Self(Arc::new(tokio::sync::watch::Sender::new(false)))
+    }
+
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn passed(&self) {
+        let _ = self.0.subscribe().wait_for(|open| *open).await;
+    }
 }
 
 impl Scripted {
@@ -55,12 +79,30 @@ impl Scripted {
         self.answers.lock().unwrap().push_back(play);
     }
 
+    /// Forgets what was to be played.
+    pub fn clear(&self) {
+        self.answers.lock().unwrap().clear();
+    }
+
     pub fn sent(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 
     pub fn request(&self, index: usize) -> Request {
         self.requests.lock().unwrap()[index].clone()
+    }
+
+    pub fn last_request(&self) -> Request {
+        self.requests.lock().unwrap().last().unwrap().clone()
+    }
+
+    /// What is wrong with any request sent so far.
+    pub fn faults(&self) -> Vec<String> {
+        let requests = self.requests.lock().unwrap();
+        requests
+            .iter()
+            .flat_map(crate::checks::request_faults)
+            .collect()
     }
 }
 
@@ -94,6 +136,11 @@ impl Provider for Scripted {
         match play.unwrap_or_else(|| Play::Answer(text("done"))) {
             Play::Refuse(error) => Err(error),
             Play::Answer(answer) => Ok(Box::pin(futures::stream::iter(answer))),
+            Play::Gated(before, gate, after) => {
+                let rest = futures::stream::once(async move { gate.passed().await })
+                    .flat_map(move |()| futures::stream::iter(after.clone()));
+                Ok(Box::pin(futures::stream::iter(before).chain(rest)))
+            }
             Play::Hang(answer) => Ok(Box::pin(
                 futures::stream::iter(answer).chain(futures::stream::pending()),
             )),
@@ -154,6 +201,80 @@ pub fn calls(calls: impl IntoIterator<Item = ProviderEvent>) -> Answer {
     vec![Ok(events)]
 }
 
+/// Text without an end.
+pub fn half(words: &str) -> Answer {
+    vec![text(words).remove(0)]
+}
+
+/// The system's world, whose tasks can all be ended at once, as a killed process ends them.
+#[derive(Default)]
+pub struct Mortal {
+    dead: AtomicBool,
+    tasks: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+}
+
+impl Mortal {
+    /// Ends every task at its next await and waits until it is gone.
+    pub async fn kill(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap());
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+impl IdSource for Mortal {
+    fn next_bits(&self) -> u128 {
+        SystemEnvironment.next_bits()
+    }
+}
+
+impl Environment for Mortal {
+    fn now_ms(&self) -> i64 {
+        SystemEnvironment.now_ms()
+    }
+
+    fn boot_ms(&self) -> u64 {
+        SystemEnvironment.boot_ms()
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnvironment.random()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        SystemEnvironment.sleep(duration)
+    }
+
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        let mut tasks = self.tasks.lock().unwrap();
+        if !self.dead.load(Ordering::SeqCst) {
+            tasks.push(tokio::spawn(future));
+        }
+    }
+
+    fn as_ids(&self) -> &dyn IdSource {
+        self
+    }
+}
+
+/// An engine that can be killed.
+pub struct Victim {
+    pub engine: Engine,
+    world: Arc<Mortal>,
+    store: Arc<SqliteStore>,
+}
+
+impl Victim {
+    /// As SIGKILL: no task goes on, nothing is said to the store, the incarnation's lock is free.
+    pub async fn kill(self) {
+        self.world.kill().await;
+        self.store.crash_node(&self.engine.incarnation());
+    }
+}
+
 /// A store, a model and the folder both live in.
 pub struct Bed {
     pub dir: tempfile::TempDir,
@@ -161,6 +282,7 @@ pub struct Bed {
     pub model: Arc<Scripted>,
     pub config: EngineConfig,
     pub tools: ToolSet,
+    pub catalogue: Catalogue,
 }
 
 impl Bed {
@@ -188,6 +310,7 @@ impl Bed {
             model: Scripted::new(answers),
             config,
             tools: ToolSet::empty(),
+            catalogue: Catalogue::new(),
         }
     }
 
@@ -202,33 +325,73 @@ impl Bed {
     }
 
     pub async fn engine(&self) -> Engine {
-        let models = Models::new(Catalogue::new()).with("p", self.model.clone());
-        Engine::start(
-            self.store.clone(),
-            models,
-            self.tools.clone(),
-            self.config.clone(),
-        )
-        .await
-        .unwrap()
+        self.engine_with(&self.store, self.config.clone()).await
+    }
+
+    pub async fn engine_with(&self, store: &Arc<SqliteStore>, config: EngineConfig) -> Engine {
+        let models = Models::new(self.catalogue.clone()).with("p", self.model.clone());
+        Engine::start(store.clone(), models, self.tools.clone(), config)
+            .await
+            .unwrap()
+    }
+
+    /// An engine that can be killed.
+    pub async fn victim(&self) -> Victim {
+        self.victim_on(&self.store).await
+    }
+
+    pub async fn victim_on(&self, store: &Arc<SqliteStore>) -> Victim {
+        let world = Arc::new(Mortal::default());
+        let config = EngineConfig {
+            env: world.clone(),
+            ..self.config.clone()
+        };
+        Victim {
+            engine: self.engine_with(store, config).await,
+            world,
+            store: store.clone(),
+        }
+    }
+
+    /// Another handle on the same file, as another process would have.
+    pub fn reopen(&self) -> Arc<SqliteStore> {
+        SqliteStore::open(&self.dir.path().join("tenure.db"), OpenOptions::default()).unwrap()
     }
 
     pub fn client(&self) -> Client {
         Client::new(self.store.clone(), self.config.env.clone())
     }
 
+    pub fn model_ref() -> ModelRef {
+        ModelRef {
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+        }
+    }
+
+    /// Says how large the model's window is.
+    pub fn window(&mut self, context: u64, output: u64) {
+        let settings = ModelSettings {
+            context: Some(context),
+            output: Some(output),
+            price: None,
+        };
+        self.catalogue.declare(&Self::model_ref(), settings);
+    }
+
     pub async fn session(&self) -> SessionId {
+        self.session_with(Rules::allow_all(), 0).await
+    }
+
+    pub async fn session_with(&self, permissions: Rules, max_steps: u32) -> SessionId {
         self.client()
             .create(NewSession {
                 id: None,
                 directory: self.workspace().display().to_string(),
-                model: ModelRef {
-                    provider: "p".to_owned(),
-                    model: "m".to_owned(),
-                },
+                model: Self::model_ref(),
                 title: None,
-                max_steps: 0,
-                permissions: Rules::allow_all(),
+                max_steps,
+                permissions,
             })
             .await
             .unwrap()
@@ -247,24 +410,113 @@ impl Bed {
         log.iter().map(|e| e.body.type_name().to_owned()).collect()
     }
 
+    /// How many events of this type the log holds.
+    pub async fn count(&self, session: &SessionId, type_name: &str) -> usize {
+        let types = self.types(session).await;
+        types.iter().filter(|t| *t == type_name).count()
+    }
+
     /// Waits until the log holds an event of this type; fails after ten seconds.
     pub async fn until(&self, session: &SessionId, type_name: &str) -> Event {
+        self.until_nth(session, type_name, 1).await
+    }
+
+    /// Waits for the `n`-th event of this type, from 1.
+    pub async fn until_nth(&self, session: &SessionId, type_name: &str, n: usize) -> Event {
+        let mut left = n;
+        self.until_event(session, type_name, |event| {
+            left -= usize::from(event.body.type_name() == type_name);
+            left == 0
+        })
+        .await
+    }
+
+    /// Waits for the first event that `wanted` accepts.
+    pub async fn until_event(
+        &self,
+        session: &SessionId,
+        what: &str,
+        mut wanted: impl FnMut(&Event) -> bool,
+    ) -> Event {
         let found = async {
             let mut items = self.client().follow(session, None);
             while let Some(item) = items.next().await {
                 if let tenure_store::FollowItem::Event(event) = item.unwrap()
-                    && event.body.type_name() == type_name
+                    && wanted(&event)
                 {
                     return event;
                 }
             }
-            panic!("the log ended before {type_name}")
+            panic!("the log ended before {what}")
         };
         match tokio::time::timeout(Duration::from_secs(10), found).await {
             Ok(event) => event,
-            Err(_) => panic!("no {type_name} in {:?}", self.types(session).await),
+            Err(_) => {
+                let log = self.log(session).await;
+                panic!("no {what} in\n{}", crate::checks::show(&log))
+            }
         }
     }
+
+    pub async fn admit(&self, session: &SessionId, prompt: Prompt) -> Admission {
+        self.client().admit(session, prompt).await.unwrap()
+    }
+
+    pub async fn interrupt(&self, session: &SessionId) -> Interrupted {
+        self.client()
+            .interrupt(session, None, "test")
+            .await
+            .unwrap()
+    }
+
+    /// The text of every result in the last request, in order.
+    pub fn last_results(&self) -> Vec<String> {
+        let request = self.model.last_request();
+        let results = request.messages.iter().filter_map(|m| match m {
+            tenure_core::request::RequestMessage::ToolResults { results } => Some(results),
+            _ => None,
+        });
+        results.flatten().map(|r| r.text.clone()).collect()
+    }
+
+    /// The whole bed is as it must be when nothing runs.
+    pub async fn assert_at_rest(&self, session: &SessionId) {
+        assert_eq!(self.store.claims().await.unwrap(), []);
+        crate::checks::assert_at_rest(&self.log(session).await);
+        assert_eq!(self.model.faults(), Vec::<String>::new());
+    }
+}
+
+/// Waits until `done`; fails after ten seconds.
+pub async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(10), wait).await;
+    assert!(waited.is_ok(), "{what} never came");
+}
+
+/// Every settlement of a call in the log: call, failure (none: success), text.
+pub fn settlements(log: &[Event]) -> Vec<(String, Option<ToolFailure>, String)> {
+    log.iter()
+        .filter_map(|e| match &e.body {
+            EventBody::ToolSucceeded(t) => Some((t.call.to_string(), None, t.text.clone())),
+            EventBody::ToolFailed(t) => Some((t.call.to_string(), Some(t.failure), t.text.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Runs the session until the outcome of an admitted input.
+pub async fn outcome(engine: &Engine, session: &SessionId, admission: &Admission) -> Outcome {
+    engine.run(session);
+    let outcome = engine.outcome(session, &admission.input, Some(admission.seq));
+    tokio::time::timeout(Duration::from_secs(20), outcome)
+        .await
+        .expect("an outcome within 20 s")
+        .unwrap()
 }
 
 /// Admits a prompt and runs the session to the prompt's outcome.
@@ -274,11 +526,6 @@ pub async fn ask(engine: &Engine, session: &SessionId, words: &str) -> (MessageI
         .admit(session, Prompt::steer(words))
         .await
         .unwrap();
-    engine.run(session);
-    let outcome = engine.outcome(session, &admission.input, Some(admission.seq));
-    let outcome = tokio::time::timeout(Duration::from_secs(20), outcome)
-        .await
-        .expect("an outcome within 20 s")
-        .unwrap();
+    let outcome = outcome(engine, session, &admission).await;
     (admission.input, outcome)
 }
