@@ -72,6 +72,12 @@ pub fn estimate(state: &SessionState) -> u64 {
 
 /// Bytes of everything the fold knows of the next request: tool definitions are not among it.
 fn whole_bytes(state: &SessionState) -> u64 {
+    let entries: u64 = state.entries.iter().map(|e| entry_bytes(e)).sum();
+    fixed_bytes(state) + entries
+}
+
+/// Bytes of what no further compaction removes: instructions, summary, pinned words.
+fn fixed_bytes(state: &SessionState) -> u64 {
     let parts = |input: &InputKind| input_parts(input).iter().map(|p| p.len() as u64).sum();
     let fixed: u64 = state
         .instructions
@@ -82,8 +88,7 @@ fn whole_bytes(state: &SessionState) -> u64 {
     let summary = state.summary.as_ref().map_or(0, |s| {
         s.text.len() as u64 + s.pinned.as_ref().map_or(0, parts)
     });
-    let entries: u64 = state.entries.iter().map(|e| entry_bytes(e)).sum();
-    fixed + summary + entries
+    fixed + summary
 }
 
 /// Bytes of the conversation that the measurement at `measured` did not count: everything behind it, and
@@ -152,11 +157,26 @@ pub fn due(state: &SessionState, limits: &ModelLimits) -> bool {
     let Some(trigger) = trigger(limits) else {
         return false;
     };
-    let unmeasured = state.summary.is_some() && state.context_tokens.is_none();
     let helped = state
         .after_compaction
-        .is_none_or(|tokens| tokens <= trigger);
-    state.failed_compactions < MAX_FUTILE && estimate(state) > trigger && !unmeasured && helped
+        .is_none_or(|tokens| tokens <= trigger)
+        && fixed_bytes(state) / BYTES_PER_TOKEN <= trigger;
+    state.failed_compactions < MAX_FUTILE
+        && estimate(state) > trigger
+        && helped
+        && !unasked_since_compaction(state)
+}
+
+/// Has no step been asked for since the last compaction? (Some providers never count: then a step that
+/// ended has to do.)
+fn unasked_since_compaction(state: &SessionState) -> bool {
+    let Some(summary) = &state.summary else {
+        return false;
+    };
+    let asked = |entry: &Arc<Entry>| {
+        matches!(entry.as_ref(), Entry::Assistant(_)) && entry.seq() > summary.seq
+    };
+    state.context_tokens.is_none() && !state.entries.iter().rev().any(asked)
 }
 
 /// Why the next step cannot fit and no compaction will change that, if it is so: the turn stops with it.

@@ -220,3 +220,38 @@ proptest! {
         }
     }
 }
+
+/// An exchange at a provider that never counts.
+fn uncounted(journal: &mut Journal, n: usize, bytes: usize) {
+    journal.user(&format!("u{n}"), &"w".repeat(bytes));
+    let end = ProviderEvent::Finish {
+        finish: Finish::Stop,
+        raw: None,
+        usage: tenure_core::Usage::default(),
+    };
+    let name = format!("a{n}");
+    journal.whole(&name, [text("t", "ok"), vec![end]].concat());
+}
+
+#[test]
+fn without_counts_the_estimate_decides_and_what_is_fixed_never_loops() {
+    let limits = window(10_000);
+    let mut journal = Journal::new();
+    uncounted(&mut journal, 1, 31_000);
+    uncounted(&mut journal, 2, 100);
+    assert!(due(&journal.state, &limits));
+    journal.add(compacted(journal.state.entries[2].seq()));
+    assert!(!due(&journal.state, &limits));
+    uncounted(&mut journal, 3, 31_000);
+    assert!(due(&journal.state, &limits), "history grew again");
+    let mut fixed = Journal::new();
+    uncounted(&mut fixed, 1, 100);
+    fixed.add(InstructionsSet {
+        parts: vec!["x".repeat(40_000)],
+        digest: String::new(),
+    });
+    assert!(
+        !due(&fixed.state, &limits),
+        "no compaction makes instructions shorter"
+    );
+}
