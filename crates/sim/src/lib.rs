@@ -1,3 +1,9 @@
 //! Simulation, fault tests and benchmarks of Tenure.
 
+pub mod chance;
+pub mod checker;
+pub mod kill;
+pub mod place;
+pub mod processes;
 pub mod randomlog;
+pub mod task;

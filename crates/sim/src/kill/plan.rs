@@ -1,0 +1,126 @@
+//! What is done to one point: when its processes are killed, what else happens, who finishes. A function of the seed.
+
+use crate::chance::Chance;
+use crate::place::PROTOCOLS;
+use std::time::Duration;
+
+/// One SIGKILL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Killing {
+    /// After so many durable events were seen from this process.
+    pub after_events: u64,
+    /// And then so much later.
+    pub delay: Duration,
+}
+
+/// How a session is gone on with after a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// `tenure resume SESSION`.
+    Resume,
+    /// `tenure run --session SESSION` with another prompt.
+    Run,
+}
+
+/// One point of a kill run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Its number in the run.
+    pub number: u64,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The wire form.
+    pub protocol: &'static str,
+    /// One for each process that is killed; the one after them runs to its end.
+    pub kills: Vec<Killing>,
+    /// How each later process goes on.
+    pub ways: Vec<Way>,
+    /// A second prompt is admitted after so many events of the first process.
+    pub prompt_after: Option<u64>,
+}
+
+impl Plan {
+    /// The plan of point `number`. `length`: durable events of the undisturbed task.
+    pub fn of(seed: u64, number: u64, length: u64) -> Self {
+        let mut chance = Chance::of(seed, number);
+        let protocol = PROTOCOLS[chance.below(PROTOCOLS.len() as u64) as usize];
+        // Three in ten points are killed again, once or twice.
+        let more = if chance.percent(30) {
+            1 + chance.below(2)
+        } else {
+            0
+        };
+        let mut kills = vec![Killing {
+            after_events: chance.below(length + 2),
+            delay: delay(&mut chance),
+        }];
+        let mut ways = Vec::new();
+        for _ in 0..more {
+            kills.push(Killing {
+                after_events: chance.below(length / 3),
+                delay: delay(&mut chance),
+            });
+        }
+        for _ in 0..=kills.len() {
+            ways.push(if chance.percent(70) {
+                Way::Resume
+            } else {
+                Way::Run
+            });
+        }
+        let prompt_after = chance.percent(30).then(|| 3 + chance.below(length - 3));
+        Self {
+            number,
+            seed,
+            protocol,
+            kills,
+            ways,
+            prompt_after,
+        }
+    }
+
+    /// Nothing is done to it.
+    pub fn undisturbed(protocol: &'static str) -> Self {
+        Self {
+            number: 0,
+            seed: 0,
+            protocol,
+            kills: Vec::new(),
+            ways: vec![Way::Resume],
+            prompt_after: None,
+        }
+    }
+}
+
+/// At once, within 5 ms, or within 30 ms: windows between commits are short, tools and streams longer.
+fn delay(chance: &mut Chance) -> Duration {
+    let micros = match chance.below(3) {
+        0 => 0,
+        1 => chance.below(5_000),
+        _ => chance.below(30_000),
+    };
+    Duration::from_micros(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_depend_on_seed_and_number_only_and_reach_the_whole_task() {
+        assert_eq!(Plan::of(7, 3, 200), Plan::of(7, 3, 200));
+        let plans: Vec<Plan> = (0..300).map(|number| Plan::of(7, number, 200)).collect();
+        let firsts: Vec<u64> = plans
+            .iter()
+            .map(|plan| plan.kills[0].after_events)
+            .collect();
+        assert!(firsts.iter().any(|after| *after < 10) && firsts.iter().any(|after| *after > 190));
+        assert!(plans.iter().any(|plan| plan.kills.len() == 3));
+        assert!(plans.iter().all(|plan| plan.ways.len() > plan.kills.len()));
+        assert!(
+            PROTOCOLS
+                .iter()
+                .all(|p| plans.iter().any(|plan| plan.protocol == *p))
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! A folder of its own for real `tenure` processes: configuration, store, workspace, and a mark on all they start.
+
+use crate::processes::MARK;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tenure_core::event::EventRecord;
+use tenure_core::{Event, SessionId};
+use tokio::process::Command;
+
+/// The wire forms a configuration can name.
+pub const PROTOCOLS: [&str; 3] = ["openai-chat", "openai-responses", "anthropic-messages"];
+
+/// The program under test: `TENURE_BIN`, else `tenure` beside this executable or in the folders above it.
+///
+/// # Errors
+/// There is none; the message says how to get one.
+pub fn tenure() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("TENURE_BIN") {
+        let path = PathBuf::from(named);
+        if !path.is_file() {
+            bail!(
+                "TENURE_BIN names {}, which is not there: build it first",
+                path.display()
+            );
+        }
+        return Ok(path);
+    }
+    let me = std::env::current_exe().context("the running program has no path")?;
+    // A test's executable is in `deps`, a program's beside `tenure`.
+    let found = me
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("tenure"));
+    found
+        .into_iter()
+        .find(|path| path.is_file())
+        .with_context(|| {
+            format!(
+                "there is no `tenure` near {}: run `cargo build -p tenure`, or set TENURE_BIN",
+                me.display()
+            )
+        })
+}
+
+/// A temporary folder in which `tenure` runs against one model endpoint.
+#[derive(Debug)]
+pub struct Place {
+    folder: PathBuf,
+    temporary: Option<tempfile::TempDir>,
+    tenure: PathBuf,
+    mark: String,
+}
+
+impl Place {
+    /// A fresh one. `base_url` is a scripted model's, `protocol` one of [`PROTOCOLS`].
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new(tenure: &Path, base_url: &str, protocol: &str) -> Result<Self> {
+        let temporary = tempfile::Builder::new().prefix("tn-").tempdir()?;
+        let folder = temporary.path().canonicalize()?;
+        std::fs::create_dir(folder.join("work"))?;
+        let mark = folder
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let place = Self {
+            temporary: Some(temporary),
+            tenure: tenure.to_owned(),
+            mark: mark.context("a temporary folder has a name")?,
+            folder,
+        };
+        std::fs::write(place.config(), place.config_text(base_url, protocol))?;
+        Ok(place)
+    }
+
+    fn config_text(&self, base_url: &str, protocol: &str) -> String {
+        format!(
+            "default_model = \"local/m1\"\nstore = \"sqlite:{}\"\n\n[providers.local]\nprotocol = \"{protocol}\"\n\
+             base_url = \"{base_url}\"\napi_key_env = \"SIM_API_KEY\"\n\n[providers.local.models.m1]\n\
+             context = 200000\noutput = 32000\n\n[permissions]\nbash = \"allow\"\n",
+            self.store().display()
+        )
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> PathBuf {
+        self.folder.join("tenure.toml")
+    }
+
+    /// The store's file.
+    pub fn store(&self) -> PathBuf {
+        self.folder.join("tenure.db")
+    }
+
+    /// The folder the session works in.
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    /// The mark in the environment of everything started here.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Keeps the folder and says where it is.
+    pub fn keep(&mut self) -> &Path {
+        if let Some(temporary) = self.temporary.take() {
+            let _ = temporary.keep();
+        }
+        &self.folder
+    }
+
+    /// `tenure` with these arguments, in the workspace, with nothing of the caller's environment but `PATH`.
+    /// It is killed when its handle is dropped.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.tenure);
+        command
+            .args(arguments)
+            .current_dir(self.workspace())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &self.folder)
+            .env("TENURE_CONFIG", self.config())
+            .env("SIM_API_KEY", "sim-key")
+            .env("NO_COLOR", "1")
+            .env(MARK, &self.mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs it to its end; its output when it succeeded.
+    ///
+    /// # Errors
+    /// It cannot be started, or ended with another code than 0.
+    pub async fn output(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command(arguments).output().await?;
+        let line = arguments.join(" ");
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("`tenure {line}` ended with {}: {said}", output.status);
+        }
+        String::from_utf8(output.stdout).with_context(|| format!("`tenure {line}` wrote no text"))
+    }
+
+    /// The session's log, as `tenure export --raw` writes it.
+    ///
+    /// # Errors
+    /// The export fails, or is not what an import could read.
+    pub async fn exported(&self, session: &SessionId) -> Result<Vec<Event>> {
+        let text = self.output(&["export", "--raw", session.as_str()]).await?;
+        events(&text)
+    }
+}
+
+/// Reads the events of an export; other lines (a head, a foot) are passed over.
+///
+/// # Errors
+/// A line is not JSON, or an event cannot be read.
+pub fn events(text: &str) -> Result<Vec<Event>> {
+    let mut events = Vec::new();
+    for line in text.lines() {
+        let value: serde_json::Value =
+            serde_json::from_str(line).context("a line of the export")?;
+        if value.get("seq").is_none() {
+            continue;
+        }
+        let record: EventRecord = serde_json::from_str(line).context("an event of the export")?;
+        events.push(Event::try_from(record)?);
+    }
+    Ok(events)
+}
