@@ -200,22 +200,7 @@ impl Runner {
     async fn close_well(&mut self, events: Vec<EventBody>) -> Result<AttemptOutcome, DrainError> {
         let over = self
             .writer
-            .append_with(|turn| {
-                let mut after = turn.clone();
-                after.preview(&events);
-                let mut events = events;
-                match after
-                    .step
-                    .as_ref()
-                    .filter(|_| super::step::nothing_open(&after))
-                {
-                    Some(step) => {
-                        events.push(tenure_core::turn::settle::end_step(step));
-                        Some(super::step::step_over(events))
-                    }
-                    None => Some(Batch::settle(events, Vec::new())),
-                }
-            })
+            .append_with(|turn| Some(super::step::settle_and_end(turn, events, Vec::new())))
             .await?
             .is_some_and(|committed| {
                 committed

@@ -249,7 +249,24 @@ pub(super) fn step_over(events: Vec<EventBody>) -> Batch {
     Batch::settle(events, vec![HookOp::Leave, HookOp::Progress])
 }
 
-/// Would `events`, applied on top of `turn`, leave nothing of the step open?
+/// Records `events`; when they leave nothing of a step open whose stream ended well, its terminal goes into the
+/// same commit: one flush less between a tool's end and the next request.
+pub(super) fn settle_and_end(turn: &TurnState, events: Vec<EventBody>, ops: Vec<HookOp>) -> Batch {
+    let mut after = turn.clone();
+    after.preview(&events);
+    let mut batch = Batch::settle(events, ops);
+    let over = after
+        .step
+        .as_ref()
+        .filter(|step| step.ended.as_ref().is_some_and(|end| end.clean) && nothing_open(&after));
+    if let Some(step) = over {
+        batch.events.push(end_step(step));
+        batch.ops.extend([HookOp::Leave, HookOp::Progress]);
+    }
+    batch
+}
+
+/// Is nothing of the step open but its terminal?
 pub(super) fn nothing_open(turn: &TurnState) -> bool {
     turn.pending()
         .iter()

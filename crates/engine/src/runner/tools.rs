@@ -474,7 +474,7 @@ impl CallTask {
                 let open = turn
                     .call(&call)
                     .is_some_and(|c| c.status != CallStatus::Settled);
-                open.then(|| Batch::settle(vec![body], vec![op]))
+                open.then(|| super::step::settle_and_end(turn, vec![body], vec![op]))
             })
             .await;
         match appended {
