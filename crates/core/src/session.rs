@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The format of [`SessionState`] in checkpoints; raise it whenever a field changes meaning.
-pub const FOLD_VERSION: u32 = 1;
+pub const FOLD_VERSION: u32 = 2;
 
 /// Everything the log says about a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub struct SessionState {
     pub last_end: Option<ExecutionEnd>,
     /// The interrupt last requested: its seq and its execution.
     pub interrupt: Option<(u64, Option<ExecutionId>)>,
+    /// The task list, as the last tool that keeps one recorded it in its metadata (`todos`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub todos: Option<serde_json::Value>,
     /// Why the session is set aside, if it is.
     pub quarantine: Option<String>,
     /// Compactions in a row that failed; reset by a finished step or compaction.
@@ -231,7 +234,14 @@ impl SessionState {
             | EventBody::AttachmentReplaced(_)
             | EventBody::InstructionsSet(_)
             | EventBody::InstructionsChanged(_) => self.apply_settings(event),
-            _ => self.apply_conversation(event),
+            body => {
+                if let EventBody::ToolSucceeded(e) = body
+                    && let Some(todos) = e.metadata.get("todos")
+                {
+                    self.todos = Some(todos.clone());
+                }
+                self.apply_conversation(event);
+            }
         }
     }
 

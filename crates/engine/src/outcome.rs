@@ -30,6 +30,8 @@ pub enum Outcome {
 pub struct OutcomeTracker {
     input: MessageId,
     delivered: bool,
+    /// An interrupt came after the input: it applies to it (R5).
+    interrupted: bool,
 }
 
 impl OutcomeTracker {
@@ -38,6 +40,7 @@ impl OutcomeTracker {
         Self {
             input,
             delivered: false,
+            interrupted: false,
         }
     }
 
@@ -57,6 +60,10 @@ impl OutcomeTracker {
                 Some(Outcome::Cancelled { by: e.by.clone() })
             }
             EventBody::ExecutionSucceeded(_) if self.delivered => Some(Outcome::Succeeded),
+            // `session.quarantined` follows in the same commit and says the same.
+            EventBody::ExecutionFailed(e) if e.error.kind == "quarantined" => {
+                Some(Outcome::Quarantined(e.error.clone()))
+            }
             EventBody::ExecutionFailed(e) if self.delivered => {
                 Some(Outcome::Failed(e.error.clone()))
             }
@@ -65,9 +72,12 @@ impl OutcomeTracker {
             EventBody::ExecutionInterrupted(e) if self.delivered => {
                 Some(Outcome::Interrupted(e.reason))
             }
-            EventBody::ExecutionInterrupted(_) => Some(Outcome::StoppedBeforeStart),
-            EventBody::InterruptRequested(e) if e.execution.is_none() && !self.delivered => {
+            EventBody::ExecutionInterrupted(_) if self.interrupted => {
                 Some(Outcome::StoppedBeforeStart)
+            }
+            EventBody::InterruptRequested(e) if !self.delivered => {
+                self.interrupted = true;
+                e.execution.is_none().then_some(Outcome::StoppedBeforeStart)
             }
             EventBody::SessionQuarantined(e) => Some(Outcome::Quarantined(e.error.clone())),
             _ => None,

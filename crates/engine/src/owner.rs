@@ -144,7 +144,7 @@ async fn begin(
         session: session.clone(),
         writer: writer.clone(),
         life,
-        tools: ToolRunner::new(shared.config.tool_concurrency),
+        tools: ToolRunner::new(shared.config.tool_concurrency, state.todos.as_ref()),
         rules: Arc::new(Mutex::new(tenure_tools::permission::Rules::default())),
         resume: None,
         alone: false,

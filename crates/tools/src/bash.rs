@@ -103,6 +103,10 @@ impl Tool for Bash {
         }])
     }
 
+    fn reports_spawn(&self) -> bool {
+        true
+    }
+
     async fn run(&self, cx: ToolCx, input: Value) -> Result<ToolOutput, ToolError> {
         let input = Input::checked(&input)?;
         let resolved = path::resolve(&cx.workspace, input.workdir())?;

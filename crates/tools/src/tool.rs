@@ -31,6 +31,12 @@ pub trait Tool: Send + Sync + 'static {
     /// [`ToolError::InvalidInput`] when the input does not fit; [`ToolError::Io`] when a path cannot be resolved.
     fn access(&self, cx: &ToolCx, input: &Value) -> Result<Vec<Access>, ToolError>;
 
+    /// Whether [`Tool::run`] reports a guardian to [`ToolCx::spawned`] and has no effect before the answer. Whoever
+    /// runs the tool may then make the start durable in that answer, together with the process.
+    fn reports_spawn(&self) -> bool {
+        false
+    }
+
     /// Runs the call.
     ///
     /// Dropping the future stops the call: child processes are killed, and a file is either as before or completely

@@ -11,7 +11,7 @@ use tenure_core::event::body::*;
 use tenure_tools::permission::{
     Access, Place, Proposal, Question, Verdict, deny_headless, evaluate_at,
 };
-use tenure_tools::{Tool, ToolCx, ToolError, path};
+use tenure_tools::{ToolCx, ToolError, path};
 
 /// What may be touched, or the settlement that says why not.
 type Granted = Result<Vec<Access>, EventBody>;
@@ -20,15 +20,17 @@ impl CallTask {
     /// Judges what the call would touch by the session's own rules.
     pub(super) async fn permission(
         &self,
-        tool: &dyn Tool,
         cx: &ToolCx,
         input: &serde_json::Value,
     ) -> Result<Granted, DrainError> {
-        let accesses = match tool.access(cx, input) {
+        let tools = &self.cx.shared.tools;
+        let accesses = match tools.access(self.name(), cx, input) {
             Ok(accesses) => accesses,
             Err(error) => {
                 let failure = match error {
-                    ToolError::InvalidInput { .. } => ToolFailure::NotExecuted,
+                    ToolError::InvalidInput { .. } | ToolError::UnknownTool { .. } => {
+                        ToolFailure::NotExecuted
+                    }
                     _ => ToolFailure::Failed,
                 };
                 return Ok(Err(self.failure(failure, &error.to_string())));

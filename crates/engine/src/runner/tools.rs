@@ -1,7 +1,7 @@
 //! Local tools of one session: started when their call is durable, run concurrently, each settled once.
 
 use crate::engine::Shared;
-use crate::error::{DrainError, EngineError};
+use crate::error::DrainError;
 use crate::hub::LiveItem;
 use crate::node::Life;
 use crate::runner::Runner;
@@ -16,10 +16,12 @@ use tenure_core::event::body::*;
 use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_core::turn::{CallStatus, Effect};
 use tenure_store::{AppendError, HookOp, ProcessId};
-use tenure_tools::permission::Rules;
+use tenure_tools::permission::{Place, Rules, hides};
 use tenure_tools::seen::SeenFiles;
 use tenure_tools::todo::TodoList;
-use tenure_tools::{ProgressSink, SpawnSink, Tool, ToolCx, ToolError, ToolOutput, Truncation};
+use tenure_tools::{
+    PathFilter, ProgressSink, SpawnSink, ToolCx, ToolError, ToolOutput, Truncation,
+};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +56,9 @@ pub(crate) struct ToolRunner {
 }
 
 impl ToolRunner {
-    pub fn new(concurrency: usize) -> Self {
+    /// With the task list as the log has it.
+    pub fn new(concurrency: usize, todos: Option<&serde_json::Value>) -> Self {
+        let items = todos.and_then(|todos| serde_json::from_value(todos.clone()).ok());
         let (fault_in, fault_out) = mpsc::unbounded_channel();
         Self {
             cancel: CancellationToken::new(),
@@ -64,7 +68,7 @@ impl ToolRunner {
             slots: Arc::new(Semaphore::new(concurrency)),
             fault_in,
             fault_out,
-            todo: TodoList::default(),
+            todo: TodoList::new(items.unwrap_or_default()),
             seen: SeenFiles::default(),
         }
     }
@@ -234,18 +238,6 @@ impl CallTask {
                 .settle(self.failure(ToolFailure::NotExecuted, text), None)
                 .await;
         }
-        let Some(tool) = self.cx.shared.tools.get(&self.name) else {
-            let error = ToolError::UnknownTool {
-                name: self.name.clone(),
-                near: self.cx.shared.tools.names().map(str::to_owned).collect(),
-            };
-            return self
-                .settle(
-                    self.failure(ToolFailure::NotExecuted, &error.to_string()),
-                    None,
-                )
-                .await;
-        };
         let input: serde_json::Value = match serde_json::from_str(&self.input) {
             Ok(input) => input,
             Err(error) => {
@@ -263,7 +255,7 @@ impl CallTask {
                     .await;
             }
         };
-        let granted = match self.permission(tool.as_ref(), &tool_cx, &input).await? {
+        let granted = match self.permission(&tool_cx, &input).await? {
             Ok(granted) => granted,
             Err(refusal) => return self.settle(refusal, None).await,
         };
@@ -277,17 +269,27 @@ impl CallTask {
             // Whoever stops the calls settles it as not begun.
             return Ok(());
         }
-        match self.started().await {
-            Err(DrainError::Store(EngineError::Append(AppendError::StaleAttachment {
-                ..
-            }))) => return self.settle_stale().await,
-            started => started?,
+        // A tool that reports its process makes the start durable together with it, before it begins.
+        let tool = self.cx.shared.tools.get(&self.name);
+        if !tool.is_some_and(|tool| tool.reports_spawn()) {
+            match started(
+                &self.writer,
+                &self.message,
+                &self.call,
+                self.cx.generation,
+                None,
+            )
+            .await
+            {
+                Err(AppendError::StaleAttachment { .. }) => return self.settle_stale().await,
+                started => started?,
+            }
         }
         let tool_cx = ToolCx {
             granted: Some(granted.into()),
             ..tool_cx
         };
-        let settlement = self.execute(tool, tool_cx, input).await;
+        let settlement = self.execute(tool_cx, input).await;
         self.settle(settlement.body, Some(self.cx.generation)).await
     }
 
@@ -298,7 +300,10 @@ impl CallTask {
             self.cx.session.to_string(),
             self.call.to_string(),
             workspace,
-            config.output_dir.join(self.cx.session.as_str()),
+            config
+                .output_dir
+                .join(self.cx.session.as_str())
+                .join(self.message.as_str()),
             config
                 .guardian
                 .clone()
@@ -316,6 +321,7 @@ impl CallTask {
         cx.seen = self.seen.clone();
         cx.progress = Some(self.progress_sink());
         cx.spawned = Some(self.spawn_sink());
+        cx.unreadable = Some(self.hidden_files());
         Ok(cx)
     }
 
@@ -337,28 +343,33 @@ impl CallTask {
         })
     }
 
-    /// The process is recorded before the command begins, so that a successor can find it.
+    /// Files the rules deny to `read` stay hidden from searches of the tree they lie in.
+    fn hidden_files(&self) -> PathFilter {
+        let rules = self.rules();
+        let workspace = self.cx.workspace.clone();
+        PathFilter::new(move |real| hides(&rules, "read", real, &Place::new(&workspace)))
+    }
+
+    /// `tool.started` and the process become durable before the command begins, so that a successor can find
+    /// it (R10).
     fn spawn_sink(&self) -> SpawnSink {
         let (writer, message, call) =
             (self.writer.clone(), self.message.clone(), self.call.clone());
-        let node = self.cx.shared.clone();
+        let (shared, life) = (self.cx.shared.clone(), self.cx.life.clone());
+        let generation = self.cx.generation;
         SpawnSink::new(move |spawned| {
-            let op = HookOp::EffectProcess {
-                message: message.clone(),
-                call: call.clone(),
-                process: ProcessId {
-                    pid: spawned.pid,
-                    pid_start: spawned.pid_start,
-                    boot_id: spawned.boot_id,
-                },
+            let process = ProcessId {
+                pid: spawned.pid,
+                pid_start: spawned.pid_start,
+                boot_id: spawned.boot_id,
             };
-            let (writer, node) = (writer.clone(), node.clone());
+            let (writer, message, call) = (writer.clone(), message.clone(), call.clone());
+            let (shared, life) = (shared.clone(), life.clone());
             async move {
-                writer
-                    .append(Batch::start(Vec::new(), vec![op]))
+                started(&writer, &message, &call, generation, Some(process))
                     .await
                     .map_err(|error| format!("Not executed: {error}"))?;
-                if node.node.may_start() {
+                if shared.node.may_go_on(&life).await {
                     Ok(())
                 } else {
                     Err("Not executed: this node may no longer start anything".to_owned())
@@ -367,31 +378,9 @@ impl CallTask {
         })
     }
 
-    /// `tool.started`, durable before the spawn (R10).
-    async fn started(&self) -> Result<(), DrainError> {
-        let event = ToolStarted {
-            message: self.message.clone(),
-            call: self.call.clone(),
-            generation: self.cx.generation,
-        };
-        let op = HookOp::EffectStart {
-            message: self.message.clone(),
-            call: self.call.clone(),
-            generation: self.cx.generation,
-        };
-        self.writer
-            .append(Batch::start(vec![event.into()], vec![op]))
-            .await?;
-        Ok(())
-    }
-
-    async fn execute(
-        &self,
-        tool: Arc<dyn Tool>,
-        cx: ToolCx,
-        input: serde_json::Value,
-    ) -> Settlement {
-        let run = AssertUnwindSafe(async move { tool.run(cx, input).await }).catch_unwind();
+    async fn execute(&self, cx: ToolCx, input: serde_json::Value) -> Settlement {
+        let tools = &self.cx.shared.tools;
+        let run = AssertUnwindSafe(tools.run(&self.name, cx, &input)).catch_unwind();
         let body = match run.await {
             Ok(Ok(output)) => self.success(output),
             Ok(Err(error)) => self.error(error),
@@ -468,13 +457,18 @@ impl CallTask {
             generation,
         };
         let call = self.call.clone();
+        // Stopped calls leave the step to whoever stops them: it did not end well.
+        let stopped = self.cancel.is_cancelled();
         let appended = self
             .writer
             .append_with(move |turn| {
                 let open = turn
                     .call(&call)
                     .is_some_and(|c| c.status != CallStatus::Settled);
-                open.then(|| super::step::settle_and_end(turn, vec![body], vec![op]))
+                open.then(|| match stopped {
+                    true => Batch::settle(vec![body], vec![op]),
+                    false => super::step::settle_and_end(turn, vec![body], vec![op]),
+                })
             })
             .await;
         match appended {
@@ -506,6 +500,51 @@ impl CallTask {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Makes `tool.started` durable, with its process when that is known already. A process alone is recorded when
+/// the start already is.
+async fn started(
+    writer: &Writer,
+    message: &MessageId,
+    call: &CallId,
+    generation: u64,
+    process: Option<ProcessId>,
+) -> Result<(), AppendError> {
+    let (message, call) = (message.clone(), call.clone());
+    writer
+        .append_with(move |turn| {
+            let begun = turn
+                .call(&call)
+                .is_some_and(|c| matches!(c.status, CallStatus::Started { .. }));
+            let mut events: Vec<EventBody> = Vec::new();
+            let mut ops = Vec::new();
+            if !begun {
+                events.push(
+                    ToolStarted {
+                        message: message.clone(),
+                        call: call.clone(),
+                        generation,
+                    }
+                    .into(),
+                );
+                ops.push(HookOp::EffectStart {
+                    message: message.clone(),
+                    call: call.clone(),
+                    generation,
+                });
+            }
+            if let Some(process) = process {
+                ops.push(HookOp::EffectProcess {
+                    message,
+                    call,
+                    process,
+                });
+            }
+            Some(Batch::start(events, ops))
+        })
+        .await?;
+    Ok(())
 }
 
 fn cut(truncation: &Truncation) -> OutputCut {
