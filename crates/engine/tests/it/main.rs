@@ -3,5 +3,7 @@
 mod checks;
 mod drain;
 mod fakes;
+mod interrupts;
 mod peer;
+mod recovery;
 mod support;

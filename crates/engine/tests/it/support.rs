@@ -16,7 +16,7 @@ use tenure_core::facts::IdSource;
 use tenure_core::id::{MessageId, SessionId};
 use tenure_core::model::ModelRef;
 use tenure_core::provider::{Finish, ProviderEvent};
-use tenure_core::request::Request;
+use tenure_core::request::{AssistantBlock, Request, RequestMessage};
 use tenure_core::retry::RetryPolicy;
 use tenure_core::usage::Usage;
 use tenure_engine::*;
@@ -469,11 +469,21 @@ impl Bed {
             .unwrap()
     }
 
+    /// The words of a request's messages, as text.
+    pub fn asked(&self, index: usize) -> String {
+        words(&self.model.request(index))
+    }
+
+    /// The words of the last request.
+    pub fn asked_last(&self) -> String {
+        words(&self.model.last_request())
+    }
+
     /// The text of every result in the last request, in order.
     pub fn last_results(&self) -> Vec<String> {
         let request = self.model.last_request();
         let results = request.messages.iter().filter_map(|m| match m {
-            tenure_core::request::RequestMessage::ToolResults { results } => Some(results),
+            RequestMessage::ToolResults { results } => Some(results),
             _ => None,
         });
         results.flatten().map(|r| r.text.clone()).collect()
@@ -485,6 +495,36 @@ impl Bed {
         crate::checks::assert_at_rest(&self.log(session).await);
         assert_eq!(self.model.faults(), Vec::<String>::new());
     }
+}
+
+/// Everything the messages of a request say, one part a line.
+pub fn words(request: &Request) -> String {
+    let mut out = String::new();
+    for message in &request.messages {
+        match message {
+            RequestMessage::User { parts } => out += &format!("user: {}\n", parts.join("\n")),
+            RequestMessage::System { text } => out += &format!("system: {text}\n"),
+            RequestMessage::ToolResults { results } => {
+                for result in results {
+                    out += &format!("result {}: {}\n", result.id, result.text);
+                }
+            }
+            RequestMessage::Assistant { blocks } => {
+                for block in blocks {
+                    match block {
+                        AssistantBlock::Text { text, .. } => out += &format!("said: {text}\n"),
+                        AssistantBlock::ToolCall {
+                            id, name, input, ..
+                        } => {
+                            out += &format!("call {id}: {name} {input}\n");
+                        }
+                        other => out += &format!("{other:?}\n"),
+                    }
+                }
+            }
+        }
+    }
+    out
 }
 
 /// Waits until `done`; fails after ten seconds.
