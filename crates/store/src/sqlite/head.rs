@@ -49,7 +49,12 @@ pub(super) struct Head {
     pub(super) created_ms: i64,
     pub(super) updated_ms: i64,
     pub(super) activity: i64,
+    /// The indexed columns as they are stored; none while they are not known to be.
+    stored: Option<Place>,
 }
+
+/// Owner, busy, activity, parent: what indexes are made of.
+type Place = (Option<String>, bool, i64, Option<i64>);
 
 /// The columns in the order [`Head::read`] expects.
 macro_rules! head_columns {
@@ -73,14 +78,19 @@ const BY_ID: &str = concat!(
     " FROM session s WHERE s.id = ?1 AND s.deleted = 0"
 );
 
-const UPDATE: &str = "UPDATE session SET rev = rev + 1, head = ?2, epoch = ?3, owner = ?4, claim_id = ?5, \
-    write_no = ?6, phase = ?7, loading = ?8, cancel = ?9, attempts = ?10, quarantine = ?11, \
-    parked_through = ?12, dormant = ?13, interrupt_seq = ?14, generation = ?15, execution = ?16, \
-    last_outcome = ?17, open_step = ?18, open_compaction = ?19, open_text = ?20, pending = ?21, busy = ?22, \
-    title = ?23, directory = ?24, provider = ?25, model = ?26, tokens_input = ?27, tokens_output = ?28, \
-    tokens_reasoning = ?29, tokens_cache_read = ?30, tokens_cache_write = ?31, cost = ?32, \
-    cost_incomplete = ?33, last_line = ?34, line_done = ?35, created_ms = ?36, updated_ms = ?37, \
-    activity = ?38, base = ?39, parent = ?40, forked_from = ?41, forked_through = ?42 WHERE sid = ?1";
+/// What a turn changes: no column of an index, or every append would rewrite the indexes too.
+const UPDATE: &str = "UPDATE session SET rev = rev + 1, head = ?2, epoch = ?3, claim_id = ?4, write_no = ?5, phase = \
+    ?6, loading = ?7, cancel = ?8, attempts = ?9, quarantine = ?10, parked_through = ?11, dormant = \
+    ?12, interrupt_seq = ?13, generation = ?14, execution = ?15, last_outcome = ?16, open_step = \
+    ?17, open_compaction = ?18, open_text = ?19, pending = ?20, title = ?21, directory = ?22, \
+    provider = ?23, model = ?24, tokens_input = ?25, tokens_output = ?26, tokens_reasoning = ?27, \
+    tokens_cache_read = ?28, tokens_cache_write = ?29, cost = ?30, cost_incomplete = ?31, last_line \
+    = ?32, line_done = ?33, created_ms = ?34, updated_ms = ?35, base = ?36, forked_from = ?37, \
+    forked_through = ?38 WHERE sid = ?1";
+
+/// The columns indexes are made of.
+const PLACE: &str =
+    "UPDATE session SET owner = ?2, busy = ?3, activity = ?4, parent = ?5 WHERE sid = ?1";
 
 const INSERT: &str = "INSERT INTO session(id, rev, head, base, epoch, write_no, loading, cancel, attempts, \
     dormant, generation, pending, busy, directory, provider, model, tokens_input, tokens_output, \
@@ -110,7 +120,7 @@ impl Head {
         let number = |i: usize| row.get::<_, i64>(i).map(uint);
         let maybe = |i: usize| row.get::<_, Option<i64>>(i).map(|n| n.map(uint));
         let id: String = row.get(1)?;
-        Ok(Self {
+        let mut head = Self {
             sid: row.get(0)?,
             id: super::event::parse(1, &id, SessionId::parse)?,
             rev: row.get(2)?,
@@ -156,7 +166,10 @@ impl Head {
             created_ms: row.get(40)?,
             updated_ms: row.get(41)?,
             activity: row.get(42)?,
-        })
+            stored: None,
+        };
+        head.stored = Some(head.place());
+        Ok(head)
     }
 
     /// The row of a session that is not deleted.
@@ -173,14 +186,12 @@ impl Head {
     /// Writes everything back and raises `rev`.
     pub(super) fn save(&mut self, tx: &Tx<'_>) -> rusqlite::Result<()> {
         let maybe = |n: Option<u64>| n.map(int);
-        let busy = self.owner.is_some() || self.execution.is_some() || self.pending > 0;
         tx.exec(
             UPDATE,
             params![
                 self.sid,
                 self.head.map_or(-1, int),
                 int(self.epoch),
-                self.owner,
                 self.claim_id,
                 int(self.write_no),
                 self.phase.map(phase_number),
@@ -198,7 +209,6 @@ impl Head {
                 self.open_compaction,
                 self.open_text,
                 self.pending,
-                busy,
                 self.title,
                 self.directory,
                 self.provider,
@@ -214,15 +224,24 @@ impl Head {
                 self.line_done,
                 self.created_ms,
                 self.updated_ms,
-                self.activity,
                 int(self.base),
-                self.parent,
                 self.forked_from,
                 maybe(self.forked_through),
             ],
         )?;
+        let place = self.place();
+        if self.stored != Some(place.clone()) {
+            let (owner, busy, activity, parent) = &place;
+            tx.exec(PLACE, params![self.sid, owner, busy, activity, parent])?;
+            self.stored = Some(place);
+        }
         self.rev += 1;
         Ok(())
+    }
+
+    fn place(&self) -> Place {
+        let busy = self.owner.is_some() || self.execution.is_some() || self.pending > 0;
+        (self.owner.clone(), busy, self.activity, self.parent)
     }
 
     /// The last seq, 0 while there is none.
@@ -326,6 +345,7 @@ impl Head {
             created_ms: now_ms,
             updated_ms: now_ms,
             activity: settings.activity,
+            stored: settings.stored.clone(),
         }
     }
 }

@@ -71,6 +71,7 @@ fn classify_io(path: &Path, error: &io::Error) -> OpenError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => OpenError::Full { path },
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::AlreadyExists
         | io::ErrorKind::NotADirectory => OpenError::ReadOnly { path, detail },
         _ => OpenError::Other { path, detail },
     }

@@ -133,7 +133,9 @@ impl Writer {
             }
         }
         self.shared.gate.open();
-        if broken!(self.shared.switches, HookAfterNotify) {
+        let early = broken!(self.shared.switches, HookAfterNotify)
+            || broken!(self.shared.switches, FollowSubscribesLate);
+        if early {
             self.wake(&jobs);
         }
         for (job, outcome) in jobs.iter_mut().zip(&outcomes) {
@@ -167,16 +169,17 @@ impl Writer {
             return Err(Broken::NotBegun(NO_CONNECTION.to_owned()));
         };
         let clock = &self.shared.clock;
+        let boot_ms = clock.boottime_ms();
+        if let Some(holder) = &self.holder {
+            holder.note(boot_ms);
+        }
         let tx = Tx {
             conn,
-            boot_ms: clock.boottime_ms(),
+            boot_ms,
             wall_ms: clock.wall_ms(),
             boot_id: &self.boot_id,
             switches: &self.shared.switches,
         };
-        if let Some(holder) = &self.holder {
-            holder.note(tx.boot_ms);
-        }
         let result = run_all(&tx, jobs).and_then(|outcomes| self.end(conn, outcomes));
         if let Some(holder) = &self.holder {
             holder.clear();

@@ -4,4 +4,6 @@
 
 mod conformance;
 mod mutants;
+mod places;
+mod processes;
 mod sqlite_backend;
