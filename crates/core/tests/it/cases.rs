@@ -442,6 +442,8 @@ fn bc_s_057_the_output_limit_is_named_and_is_no_bad_call() {
         let stream = vec![
             input_start("c", "write"),
             input_delta("c", None, &"x".repeat(200)),
+            // Some decoders give the cut input out as a call.
+            complete("d", "write", "{\"content\":\"cut", false),
             finish(Finish::Length),
         ];
         journal.stream(stream).unwrap();

@@ -5,8 +5,8 @@ use crate::journal::*;
 use proptest::prelude::*;
 use tenure_core::event::body::*;
 use tenure_core::provider::Finish;
-use tenure_core::session::SessionState;
 use tenure_core::session::FOLD_VERSION;
+use tenure_core::session::SessionState;
 use tenure_core::session::checkpoint::{open, seal};
 
 /// A log with everything a segment may hold, notes and a compaction among it.

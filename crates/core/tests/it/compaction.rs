@@ -70,6 +70,11 @@ fn the_estimate_is_the_measurement_and_what_came_after_it() {
     assert_eq!(estimate(&journal.state), 1_010);
     // The results of a measured message's calls were not in its request; notes neither.
     journal.user("u2", &"y".repeat(400)).begin("a2");
+    // Written while the step was open, before its measurement.
+    journal.add(InstructionsChanged {
+        text: "n".repeat(40),
+        digest: String::new(),
+    });
     let end = ProviderEvent::Finish {
         finish: Finish::ToolCalls,
         raw: None,
@@ -78,10 +83,6 @@ fn the_estimate_is_the_measurement_and_what_came_after_it() {
     journal
         .stream([call("c", "bash", "{}"), vec![end]].concat())
         .unwrap();
-    journal.add(InstructionsChanged {
-        text: "n".repeat(40),
-        digest: String::new(),
-    });
     journal.start("c").succeed("c", &"r".repeat(4_000));
     journal.end();
     assert_eq!(estimate(&journal.state), 2_000 + 1_000 + 10);

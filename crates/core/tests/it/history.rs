@@ -216,6 +216,7 @@ fn a_paused_turn_is_continued_and_its_late_result_joins_its_call() {
     ];
     journal.whole("b", rest.concat());
     assert!(!natives(&journal.request()).contains(&orphan));
+    assert_eq!(own(&journal.request()).1, None);
 }
 
 #[test]

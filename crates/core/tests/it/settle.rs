@@ -240,3 +240,19 @@ fn giving_an_attempt_up_supersedes_its_text_and_settles_its_half_calls() {
         matches!(&bodies[1], EventBody::ToolFailed(e) if e.failure == ToolFailure::NotExecuted)
     );
 }
+
+#[test]
+fn an_attempt_that_was_settled_did_not_end_well() {
+    let mut journal = three_states();
+    let bodies = tenure_core::turn::settle::settle(&journal.state.turn, &Cause::Crashed);
+    // A crash of the recovery itself, behind the attempt's end and before the step's.
+    let ended = bodies
+        .iter()
+        .position(|b| matches!(b, EventBody::AttemptEnded(_)))
+        .unwrap();
+    journal.all(bodies[..=ended].to_vec());
+    assert!(!journal.step().ended.as_ref().unwrap().clean);
+    journal.settle(&Cause::Crashed);
+    assert!(journal.state.turn.at_boundary());
+    assert!(settlements(&journal).values().all(|n| *n == 1));
+}

@@ -298,3 +298,56 @@ fn an_answer_to_another_messages_call_of_the_same_id_changes_nothing() {
         "the first answer counts"
     );
 }
+
+#[test]
+fn a_call_counts_as_ours_until_the_provider_says_that_it_ran_it() {
+    let journal = begun();
+    let mut publisher = journal.publisher();
+    let mut open = journal.clone();
+    let executed = |j: &Journal| j.state.turn.call(&CallId::new("h")).unwrap().executed;
+    for (event, expected) in [
+        (input_start("h", "search"), false),
+        (complete("h", "search", "{}", true), true),
+    ] {
+        let mut out = Output::default();
+        publisher.on(vec![event], &mut out).unwrap();
+        open.all(out.durable);
+        assert_eq!(executed(&open), expected);
+        assert_eq!(
+            open.state.turn.pending(),
+            [Effect::AwaitStream { attempt: 1 }],
+            "never run here"
+        );
+    }
+}
+
+#[test]
+fn a_renamed_call_leaves_the_providers_json_with_its_old_name_behind() {
+    let mut journal = begun();
+    journal
+        .stream_as(vec![input_start("c1", "bash")], true)
+        .unwrap();
+    journal.retry(2);
+    let native = |id: &str| Some(format!("{{\"call_id\":\"{id}\"}}"));
+    let with = |id: &str| ProviderEvent::ToolCall {
+        id: id.to_owned(),
+        name: "bash".to_owned(),
+        input: "{}".to_owned(),
+        executed: false,
+        native: native(id),
+    };
+    let stream = vec![with("c1"), with("c2"), finish(Finish::ToolCalls)];
+    journal.stream(stream).unwrap();
+    let called: Vec<(String, bool)> = journal
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::ToolCalled(e) => Some((e.call.as_str().to_owned(), e.native.is_some())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        called,
+        [("c1_a2".to_owned(), false), ("c2".to_owned(), true)]
+    );
+}
