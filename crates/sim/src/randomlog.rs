@@ -62,8 +62,10 @@ pub struct RandomLog {
     pub events: Vec<Event>,
     /// Their fold.
     pub state: SessionState,
-    /// Lengths of the log at which a step's request was built.
-    pub requests: Vec<usize>,
+    /// Lengths of the log at which a step's request was built, and who was asked.
+    pub requests: Vec<(usize, Asked)>,
+    /// The model asked now.
+    pub asked: Asked,
     tape: Tape,
     names: u64,
     item: u64,
@@ -77,6 +79,7 @@ impl RandomLog {
             events: Vec::new(),
             state: SessionState::default(),
             requests: Vec::new(),
+            asked: MODELS[0],
             tape,
             names: 0,
             item: 0,
@@ -120,7 +123,8 @@ impl RandomLog {
     }
 
     fn create(&mut self) {
-        let model = self.tape.of(MODELS).reference();
+        self.asked = self.tape.of(MODELS);
+        let model = self.asked.reference();
         self.add(SessionCreated {
             title: None,
             location: Location {
@@ -144,7 +148,8 @@ impl RandomLog {
             7 | 8 => self.user(),
             9 => self.admit_only(),
             10 => {
-                let model = self.tape.of(MODELS).reference();
+                self.asked = self.tape.of(MODELS);
+                let model = self.asked.reference();
                 self.add(ModelSelected { model });
             }
             11 => self.instructions(),
@@ -248,7 +253,7 @@ impl RandomLog {
     }
 
     fn compact(&mut self) {
-        let asked = self.model();
+        let asked = self.asked;
         let limits = ModelLimits {
             context: self.tape.of(&[None, Some(1_000), Some(100_000)]),
             output: None,
@@ -294,16 +299,6 @@ impl RandomLog {
                 });
             }
         }
-    }
-
-    /// The model asked now.
-    pub fn model(&self) -> Asked {
-        let reference = self.state.settings.as_ref().map(|s| &s.model);
-        MODELS
-            .iter()
-            .copied()
-            .find(|m| Some(&m.reference()) == reference)
-            .unwrap_or(MODELS[0])
     }
 
     /// Sometimes: a crash, an interrupt, a shutdown, a fork or new instructions in the middle of things.

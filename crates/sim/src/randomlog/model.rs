@@ -11,6 +11,8 @@ pub struct Asked {
     pub model: &'static str,
     /// The protocol.
     pub protocol: &'static str,
+    /// Models of one family read each other's state.
+    pub family: &'static str,
 }
 
 impl Asked {
@@ -23,21 +25,32 @@ impl Asked {
     }
 }
 
-const fn asked(provider: &'static str, model: &'static str, protocol: &'static str) -> Asked {
+const fn asked(
+    provider: &'static str,
+    model: &'static str,
+    protocol: &'static str,
+    family: &'static str,
+) -> Asked {
     Asked {
         provider,
         model,
         protocol,
+        family,
     }
 }
 
-/// Every protocol, two providers of one, and one model family under two names.
+const ANTHROPIC: &str = "anthropic-messages";
+const RESPONSES: &str = "openai-responses";
+const CHAT: &str = "openai-chat";
+
+/// Every protocol, two providers of one, one model family under two names, and a provider whose protocol
+/// was changed.
 pub const MODELS: &[Asked] = &[
-    asked("anthropic", "large-4-20260101", "anthropic-messages"),
-    asked("openai", "gen-5", "openai-responses"),
-    asked("local", "m1", "openai-chat"),
-    asked("anthropic", "large-4-latest", "anthropic-messages"),
-    asked("proxy", "large-4-20260101", "anthropic-messages"),
-    asked("openai", "gen-5-mini", "openai-responses"),
-    asked("other", "m1", "openai-chat"),
+    asked("anthropic", "large-4-20260101", ANTHROPIC, "large-4"),
+    asked("openai", "gen-5", RESPONSES, "gen-5"),
+    asked("local", "m1", CHAT, "m1"),
+    asked("anthropic", "large-4-latest", ANTHROPIC, "large-4"),
+    asked("proxy", "large-4-20260101", ANTHROPIC, "large-4"),
+    asked("openai", "gen-5-mini", RESPONSES, "gen-5-mini"),
+    asked("openai", "gen-5", CHAT, "gen-5"),
 ];

@@ -27,9 +27,9 @@ impl RandomLog {
             let execution = ExecutionId::from_bits(u128::from(self.names));
             self.add(ExecutionStarted { execution });
         }
-        self.requests.push(self.events.len());
+        self.requests.push((self.events.len(), self.asked));
         let message = self.fresh();
-        let model = self.model().reference();
+        let model = self.asked.reference();
         let last = self.tape.once_in(12);
         self.add(StepStarted {
             message: message.clone(),
@@ -43,7 +43,7 @@ impl RandomLog {
             self.add(AttemptStarted {
                 message: message.clone(),
                 attempt: self.attempts,
-                model: self.model().reference(),
+                model: self.asked.reference(),
                 request_hash: String::new(),
             });
             match self.attempt() {
@@ -60,7 +60,7 @@ impl RandomLog {
         let Some(step) = &self.state.turn.step else {
             return Flow::Over;
         };
-        let asked = self.model();
+        let asked = self.asked;
         let at = AttemptRef {
             message: step.message.clone(),
             attempt: self.attempts,
