@@ -49,6 +49,7 @@ macro_rules! conformance_cases {
             appending::one_refused_append_harms_no_neighbour,
             appending::appends_of_one_session_keep_their_order,
             appending::an_unknown_commit_is_resolved_either_way,
+            appending::resolution_runs_the_hook_wherever_its_caller_is_dropped,
             appending::a_ghost_fails_after_resolution,
             dropping::the_hook_runs_wherever_the_caller_is_dropped,
             dropping::no_observer_sees_a_commit_before_its_hook,

@@ -262,6 +262,7 @@ impl SqliteStore {
     {
         let (reply, answer) = oneshot::channel();
         let task = Task {
+            after: None,
             session: session.cloned(),
             wakes,
             work,
@@ -269,6 +270,21 @@ impl SqliteStore {
             failed,
             reply: Some(reply),
         };
+        self.finish(task, answer).await
+    }
+
+    /// Queues a task and waits for its answer.
+    async fn finish<T, E, F>(
+        &self,
+        task: Task<T, E, F>,
+        answer: oneshot::Receiver<Result<T, E>>,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnMut(&Tx<'_>) -> Result<(T, Ran), Stop<E>> + Send + 'static,
+    {
+        let failed = task.failed;
         self.queue(Box::new(task), 0).await;
         answer.await.unwrap_or_else(|_| {
             Err(failed(&Failure {

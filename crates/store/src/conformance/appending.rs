@@ -1,5 +1,6 @@
 //! Appends: seqs, ids, fences, verdicts, unknown commits.
 
+use super::dropping::poll_and_drop;
 use super::world::*;
 use crate::api::*;
 use crate::sqlite::Fault;
@@ -306,6 +307,36 @@ pub async fn an_unknown_commit_is_resolved_either_way(w: World) {
             .append(Guard::Settling, vec![w.renamed("on")], Vec::new())
             .await
             .unwrap();
+    }
+}
+
+pub async fn resolution_runs_the_hook_wherever_its_caller_is_dropped(w: World) {
+    for times in 1_u32.. {
+        let (session, node) = (w.create().await, w.join().await);
+        let owner = w.acquire(&session, &node).await;
+        let event = w.renamed("perhaps");
+        let id = event.id.clone();
+        let (ran, seen) = std::sync::mpsc::channel();
+        let mut append = owner.fenced(Guard::Settling, vec![event], Vec::new());
+        append.after_commit = Some(Box::new(move |committed| {
+            let _ = ran.send(committed.head);
+        }));
+        w.backend.fail_next_commit(Fault::AnswerLost);
+        assert!(w.store.append(append).await.is_err());
+        let resolve = w
+            .store
+            .resolve(&session, &owner.fence, std::slice::from_ref(&id));
+        let finished = poll_and_drop(resolve, times).await;
+        // The same session's next append waits behind the resolution.
+        w.write(&session, w.renamed("behind")).await;
+        assert_eq!(
+            seen.try_iter().collect::<Vec<_>>(),
+            [1],
+            "dropped at poll {times}"
+        );
+        if finished {
+            return;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ fn counting(count: &Arc<AtomicU32>) -> Option<AfterCommit> {
 }
 
 /// Polls at most `times`, waiting to be woken between polls; whether it finished. Then drops it.
-async fn poll_and_drop<F: Future>(future: F, times: u32) -> bool {
+pub(super) async fn poll_and_drop<F: Future>(future: F, times: u32) -> bool {
     let mut future = pin!(future);
     for n in 0..times {
         let flag = Arc::new(Flag(AtomicBool::new(false)));

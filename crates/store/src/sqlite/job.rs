@@ -42,8 +42,12 @@ pub(super) trait Job: Send {
     fn wakes(&self) -> &[SessionId];
 }
 
+/// What is done once with a task's result before the caller is told: with none when it was refused.
+pub(super) type After<T> = Box<dyn FnOnce(Option<&T>) + Send>;
+
 /// Any job but an append: a closure and its reply.
 pub(super) struct Task<T, E, F> {
+    pub(super) after: Option<After<T>>,
     pub(super) session: Option<SessionId>,
     pub(super) wakes: Vec<SessionId>,
     pub(super) work: F,
@@ -80,7 +84,16 @@ where
         }
     }
 
+    fn committed(&mut self) {
+        if let (Some(after), Some(Ok(value))) = (self.after.take(), &self.verdict) {
+            after(Some(value));
+        }
+    }
+
     fn reply(&mut self) {
+        if let Some(after) = self.after.take() {
+            after(None);
+        }
         if let (Some(reply), Some(verdict)) = (self.reply.take(), self.verdict.take()) {
             let _ = reply.send(verdict);
         }

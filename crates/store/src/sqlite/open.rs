@@ -183,7 +183,7 @@ pub(super) fn prepare(
             });
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path, &folder, now_ms)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path, now_ms)?,
         Err(error) => return Err(classify_io(path, &error)),
     }
     check_access(path)?;
@@ -211,7 +211,7 @@ fn check_access(path: &Path) -> Result<(), OpenError> {
 
 /// Builds a fresh store under another name, flushes it once, and links it into place: nobody ever sees a
 /// half-made file, and of two processes that race one wins and both use the winner's.
-fn create(path: &Path, folder: &Path, now_ms: i64) -> Result<(), OpenError> {
+fn create(path: &Path, now_ms: i64) -> Result<(), OpenError> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", std::process::id()));
     // Threads of one process may race as well.
@@ -227,11 +227,8 @@ fn create(path: &Path, folder: &Path, now_ms: i64) -> Result<(), OpenError> {
         Err(error) => Err(classify_io(path, &error)),
     });
     let _ = std::fs::remove_file(&fresh);
-    made?;
-    // The name must be as durable as the first event.
-    std::fs::File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| classify_io(path, &error))
+    // The folder needs no flush of its own: SQLite flushes it with the first commit, when the WAL is new.
+    made
 }
 
 fn build(fresh: &Path, now_ms: i64) -> Result<(), OpenError> {

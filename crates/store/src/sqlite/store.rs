@@ -1,7 +1,7 @@
 //! The store's contract, method by method, over the writer and the readers.
 
 use super::event;
-use super::job::{AppendJob, Failure, Ran, append_failed, batch_key};
+use super::job::{AppendJob, Failure, Ran, Task, append_failed, batch_key};
 use super::node;
 use super::reader::{read, unavailable};
 use super::replay::read_lines;
@@ -107,19 +107,29 @@ impl Store for SqliteStore {
         let key = batch_key(session, Some(fence), ids.first());
         let (id, fence, ids) = (session.clone(), fence.clone(), ids.to_vec());
         let hooks = Arc::clone(&self.shared.hooks);
-        let found = self
-            .write(session, move |tx| {
-                Ok((append::resolve(tx, &id, &fence, &ids)?, Ran::Wrote))
-            })
-            .await?;
-        // R3: this process learns of it now. The task that asked is the one that runs the hook; until it
-        // did, nobody was told.
-        if let Some(hook) = hooks.take_unknown(&key)
-            && let Some(committed) = &found
-        {
-            hooks.run(hook, committed);
-        }
-        Ok(found)
+        // R3: this process learns of it now, so the hook runs now: on the writer's thread, where no dropped
+        // caller can keep it from running. What is not in the log takes its hook along.
+        let after = move |found: Option<&Option<Committed>>| {
+            if let (Some(hook), Some(Some(committed))) = (hooks.take_unknown(&key), found) {
+                hooks.run(hook, committed);
+            }
+        };
+        let (reply, answer) = oneshot::channel();
+        let task = Task {
+            after: Some(Box::new(after)),
+            session: Some(session.clone()),
+            wakes: vec![session.clone()],
+            work: move |tx: &super::tx::Tx<'_>| match append::resolve(tx, &id, &fence, &ids) {
+                Ok(found) => Ok((found, Ran::Wrote)),
+                Err(Stop::Refused(refusal)) => Err(Stop::Refused(Ok(refusal))),
+                Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+            },
+            verdict: None,
+            failed: |failure: &Failure| Err(failure.clone()),
+            reply: Some(reply),
+        };
+        let result: Result<_, Result<AppendError, Failure>> = self.finish(task, answer).await;
+        result.map_err(|stop| stop.unwrap_or_else(|failure| append_failed(session, &failure)))
     }
 
     async fn read(
@@ -260,7 +270,9 @@ impl Store for SqliteStore {
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError> {
         let session = interrupt.session.clone();
         self.write(&session, move |tx| {
-            Ok((claim::interrupt(tx, &interrupt)?, Ran::Wrote))
+            let answer = claim::interrupt(tx, &interrupt)?;
+            let wrote = !matches!(answer, Interrupted::Idle | Interrupted::AlreadyFinished);
+            Ok((answer, if wrote { Ran::Wrote } else { Ran::Nothing }))
         })
         .await
     }

@@ -147,6 +147,9 @@ impl Writer {
                 }),
             }
         }
+        if early {
+            return;
+        }
         let mut woken = jobs;
         let mut wrote = outcomes
             .iter()

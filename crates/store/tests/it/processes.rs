@@ -34,7 +34,7 @@ fn command(part: &str, path: &Path, number: u32) -> Command {
 }
 
 /// Starts a child and waits until it says `line`.
-fn child_at(part: &str, path: &Path, number: u32, line: &str) -> Child {
+pub fn child_at(part: &str, path: &Path, number: u32, line: &str) -> Child {
     let mut child = command(part, path, number).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(
@@ -102,6 +102,8 @@ fn child() {
         },
         "own" => runtime.block_on(own(path, number)),
         "append" => runtime.block_on(append_many(path, number)),
+        "admit" => runtime.block_on(admit(path)),
+        "full" => runtime.block_on(fill(path)),
         "stop" => runtime.block_on(stop_inside(path)),
         other => panic!("no such part: {other}"),
     }
@@ -154,6 +156,81 @@ async fn append_many(path: &Path, number: u32) {
     }
     assert!(slowest < Duration::from_secs(30), "{slowest:?}");
     println!("appended");
+}
+
+/// Accepts a prompt and waits to be killed.
+async fn admit(path: &Path) {
+    let store = with_session(path).await;
+    let world = world_of(3);
+    let input = world.event(tenure_store::conformance::world::admitted(
+        &world.message(),
+        tenure_core::event::body::Delivery::Steer,
+    ));
+    store
+        .append(Append::unfenced(SessionId::from_bits(1), vec![input]))
+        .await
+        .unwrap();
+    println!("admitted");
+    std::future::pending().await
+}
+
+/// Runs a child on a file system of its own of 4 MB; what it said. None where none can be mounted.
+pub fn as_full_disk(folder: &Path) -> Option<String> {
+    let script = "mount -t tmpfs -o size=4m tmpfs \"$1\" || exit 42; shift; exec \"$@\"";
+    let child = command("full", &folder.join("t.db"), 0);
+    let mut outer = Command::new("unshare");
+    outer
+        .args(["-rm", "sh", "-c", script, "sh"])
+        .arg(folder)
+        .arg(child.get_program())
+        .args(child.get_args());
+    for (name, value) in child.get_envs() {
+        outer.env(name, value.unwrap_or_default());
+    }
+    let output = outer.output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code() != Some(42) && said.contains("running 1 test")).then_some(said)
+}
+
+/// Writes until the disk is full, frees some room, goes on.
+async fn fill(path: &Path) {
+    let filler = path.with_file_name("filler");
+    std::fs::write(&filler, vec![1; 1 << 20]).unwrap();
+    let store = with_session(path).await;
+    let (world, session) = (world_of(9), SessionId::from_bits(1));
+    let text = "f".repeat(50_000);
+    let mut acknowledged = 1;
+    let refused = loop {
+        let append = Append::unfenced(session.clone(), vec![world.renamed(&text)]);
+        match store.append(append).await {
+            Ok(_) => acknowledged += 1,
+            Err(refused) => break refused,
+        }
+    };
+    println!("refused: {refused}");
+    assert_eq!(
+        store
+            .read(&session, None, 10_000)
+            .await
+            .unwrap()
+            .events
+            .len(),
+        acknowledged
+    );
+    println!("as acknowledged");
+    let new = SqliteStore::open(&path.with_file_name("new.db"), OpenOptions::default());
+    println!(
+        "opening: {}",
+        new.map(|_| "opened".to_owned())
+            .unwrap_or_else(|error| error.to_string())
+    );
+    std::fs::remove_file(&filler).unwrap();
+    store
+        .append(Append::unfenced(session, vec![world.renamed("small")]))
+        .await
+        .unwrap();
+    sound(&store).await;
+    println!("went on");
 }
 
 /// Stops itself in the middle of a write transaction.
