@@ -25,6 +25,9 @@ mod checks;
 #[path = "../tests/it/fakes.rs"]
 mod fakes;
 #[cfg(test)]
+#[path = "../tests/it/stepping.rs"]
+mod stepping;
+#[cfg(test)]
 #[allow(dead_code, reason = "the integration tests use the rest")]
 #[path = "../tests/it/support.rs"]
 mod support;

@@ -374,7 +374,7 @@ impl Runner {
     async fn recover_in_place(&mut self) -> Result<(), DrainError> {
         let store = self.shared.store.clone();
         load::catch_up(store.as_ref(), &self.session, &mut self.state).await?;
-        let fence = self.writer.fence().await;
+        let fence = self.writer.fence();
         let Some(view) = store.claim_phase(&self.session, &fence).await? else {
             return Err(DrainError::Lost);
         };
@@ -427,7 +427,7 @@ async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) ->
     loop {
         changes.borrow_and_update();
         nudges.borrow_and_update();
-        let fence = writer.fence().await;
+        let fence = writer.fence();
         match shared.store.claim_phase(session, &fence).await {
             Ok(None) => return DrainError::Lost,
             Ok(Some(view)) if view.phase == Phase::Cancelling => return DrainError::Cancelling,

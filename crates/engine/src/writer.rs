@@ -2,7 +2,8 @@
 //!
 //! The write slot (fence and `write_no`) travels *with* the append into the store's after-commit hook, so
 //! a caller that is dropped at any await leaves it consistent: the hook applies the committed events to
-//! [`TurnState`], moves `write_no` on, and only then gives the slot back.
+//! [`TurnState`], moves `write_no` on, and only then gives the slot back. When there is no commit, whoever
+//! is there takes the slot back: the caller, or, if it was dropped, the next one that wants to write.
 
 use crate::environment::{Environment, facts};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +11,36 @@ use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::{EventId, SessionId};
 use tenure_core::turn::TurnState;
 use tenure_store::{Append, AppendError, Committed, Fence, Guard, HookOp, Lane, Store};
+use tokio::sync::{OwnedMutexGuard, watch};
 
 /// What only the holder of the slot may use.
 #[derive(Debug)]
 struct Slot {
     fence: Fence,
-    /// Event ids of an append whose answer has not been seen (R3).
-    unresolved: Vec<EventId>,
+    /// Event ids of an append whose answer has not been seen (R3); it may have none.
+    unresolved: Option<Vec<EventId>>,
+}
+
+/// The slot while an append has it: taken out by the hook, or by who learns that there is no commit.
+type Cell = Arc<Mutex<Option<OwnedMutexGuard<Slot>>>>;
+
+/// Says, once dropped before its time, that nobody waits for the append's answer any more.
+struct Flight {
+    cell: Cell,
+    abandoned: Arc<watch::Sender<Option<Cell>>>,
+    answered: bool,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.abandoned.send_replace(Some(self.cell.clone()));
+        }
+    }
+}
+
+fn take_back(cell: &Cell) -> Option<OwnedMutexGuard<Slot>> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// A batch to be appended.
@@ -62,7 +86,11 @@ pub(crate) struct Writer {
     store: Arc<dyn Store>,
     env: Arc<dyn Environment>,
     session: SessionId,
+    /// As it was at the acquisition.
+    fence: Fence,
     slot: Arc<tokio::sync::Mutex<Slot>>,
+    /// The last append whose caller was dropped.
+    abandoned: Arc<watch::Sender<Option<Cell>>>,
     turn: Arc<Mutex<TurnState>>,
 }
 
@@ -77,10 +105,12 @@ impl Writer {
             store,
             env,
             session,
+            fence: fence.clone(),
             slot: Arc::new(tokio::sync::Mutex::new(Slot {
                 fence,
-                unresolved: Vec::new(),
+                unresolved: None,
             })),
+            abandoned: Arc::new(watch::Sender::new(None)),
             turn: Arc::default(),
         }
     }
@@ -95,9 +125,9 @@ impl Writer {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fence as of now; waits for an append in flight.
-    pub async fn fence(&self) -> Fence {
-        self.slot.lock().await.fence.clone()
+    /// The fence of the acquisition: its claim, epoch and owner hold as long as tenure does.
+    pub fn fence(&self) -> Fence {
+        self.fence.clone()
     }
 
     /// Appends one batch. Cancellation safe: once the store has it, it is carried out, hook included,
@@ -117,8 +147,8 @@ impl Writer {
         &self,
         decide: impl FnOnce(&TurnState) -> Option<Batch> + Send,
     ) -> Result<Option<Committed>, AppendError> {
-        let mut slot = self.slot.clone().lock_owned().await;
-        if !slot.unresolved.is_empty() {
+        let mut slot = self.slot().await;
+        if slot.unresolved.is_some() {
             self.resolve(&mut slot).await?;
         }
         let batch = decide(&self.turn());
@@ -140,7 +170,13 @@ impl Writer {
         let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
         let fence = slot.fence.clone();
         // Until the answer is known the append counts as open; the hook or the refusal closes it.
-        slot.unresolved.clone_from(&ids);
+        slot.unresolved = Some(ids);
+        let cell: Cell = Arc::new(Mutex::new(Some(slot)));
+        let mut flight = Flight {
+            cell: cell.clone(),
+            abandoned: self.abandoned.clone(),
+            answered: false,
+        };
         let turn = self.turn.clone();
         let append = Append {
             session: self.session.clone(),
@@ -151,39 +187,69 @@ impl Writer {
             lane: batch.lane,
             after_commit: Some(Box::new(move |committed| {
                 apply(&turn, committed);
-                slot.fence.write_no = committed.write_no;
-                slot.unresolved.clear();
+                if let Some(mut slot) = take_back(&cell) {
+                    slot.fence.write_no = committed.write_no;
+                    slot.unresolved = None;
+                }
             })),
         };
         let result = self.store.append(append).await;
-        match &result {
-            Err(AppendError::Unknown { .. }) => {
-                let mut slot = self.slot.clone().lock_owned().await;
-                if slot.unresolved == ids {
-                    return match self.resolve(&mut slot).await? {
-                        Some(committed) => Ok(Some(committed)),
-                        None => result.map(Some),
-                    };
-                }
+        flight.answered = true;
+        // Nothing to take back: the hook ran.
+        let Some(mut slot) = take_back(&flight.cell) else {
+            return result.map(Some);
+        };
+        match result {
+            Err(AppendError::Unknown { .. }) => match self.resolve(&mut slot).await? {
+                Some(committed) => Ok(Some(committed)),
+                None => result.map(Some),
+            },
+            Err(error) => {
+                slot.unresolved = None;
+                Err(error)
             }
-            Err(_) => {
-                let mut slot = self.slot.lock().await;
-                if slot.unresolved == ids {
-                    slot.unresolved.clear();
-                }
-            }
-            Ok(_) => {}
+            // Durable without its hook: only a store that breaks its contract does that.
+            Ok(_) => self.resolve(&mut slot).await,
         }
-        result.map(Some)
+    }
+
+    /// The slot, once no append has it.
+    async fn slot(&self) -> OwnedMutexGuard<Slot> {
+        let mut abandoned = self.abandoned.subscribe();
+        loop {
+            let left = abandoned.borrow_and_update().clone();
+            if let Some(cell) = left
+                && self.slot.try_lock().is_err()
+            {
+                // Appends of a session are answered in order: behind this one, the abandoned one is over.
+                let behind = Append::unfenced(self.session.clone(), Vec::new());
+                if let Err(error) = self.store.append(behind).await {
+                    tracing::debug!(session = %self.session, %error, "while waiting for an append");
+                }
+                self.abandoned.send_if_modified(|left| {
+                    left.take_if(|left| Arc::ptr_eq(left, &cell));
+                    false
+                });
+                if let Some(slot) = take_back(&cell) {
+                    return slot;
+                }
+            }
+            tokio::select! {
+                biased;
+                slot = self.slot.clone().lock_owned() => return slot,
+                // The sender lives in self.
+                _ = abandoned.changed() => {}
+            }
+        }
     }
 
     /// Learns whether the open append is in the log (R3), before anything else is written.
     async fn resolve(
         &self,
-        slot: &mut tokio::sync::OwnedMutexGuard<Slot>,
+        slot: &mut OwnedMutexGuard<Slot>,
     ) -> Result<Option<Committed>, AppendError> {
         let fence = slot.fence.clone();
-        let ids = slot.unresolved.clone();
+        let ids = slot.unresolved.clone().unwrap_or_default();
         let found = self.store.resolve(&self.session, &fence, &ids).await?;
         match &found {
             Some(committed) => {
@@ -193,7 +259,7 @@ impl Writer {
             // The store raised `write_no` so that a late ghost fails its fence.
             None => slot.fence.write_no += 1,
         }
-        slot.unresolved.clear();
+        slot.unresolved = None;
         Ok(found)
     }
 }

@@ -13,6 +13,7 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::fragment::CHECKPOINT_MS;
 use tenure_core::id::MessageId;
+use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::retry::Retry;
 use tenure_core::turn::publisher::{AttemptRef, Output, Publisher, StreamEnd};
 use tenure_provider::{AttemptKey, Encoded, EventStream};
@@ -74,6 +75,7 @@ impl Runner {
         let env = self.shared.config.env.clone();
         let interval = Duration::from_millis(CHECKPOINT_MS);
         let mut checkpoint = None;
+        let mut filtered = false;
         loop {
             let timer = checkpoint.get_or_insert_with(|| env.sleep(interval));
             let item = tokio::select! {
@@ -94,6 +96,7 @@ impl Runner {
                 }
                 Some(Some(Err(error))) => failed = Some(error),
                 Some(Some(Ok(events))) => {
+                    filtered |= events.iter().any(is_filtered);
                     if let Err(violation) = publisher.on(events, &mut out) {
                         self.record(std::mem::take(&mut out)).await?;
                         return Ok(Err(violation.to_string()));
@@ -108,7 +111,7 @@ impl Runner {
                 // What the last chunk brought goes into the same commit as the attempt's end.
                 self.show(&mut out);
                 self.held = std::mem::take(&mut out.durable);
-                return Ok(Ok(end));
+                return Ok(Ok(refuse_nothing(end, publisher, filtered)));
             }
             self.record(out).await?;
         }
@@ -153,7 +156,6 @@ impl Runner {
         attempt: u32,
         model: &Model,
     ) -> Result<AttemptOutcome, DrainError> {
-        let end = refuse_nothing(end, publisher);
         let mut events = std::mem::take(&mut self.held);
         let StreamEnd::Failed(error) = &end else {
             events.extend(publisher.close(&end, false, |u| price(model, u)));
@@ -243,16 +245,33 @@ fn item_is_checkpoint(out: &Output) -> bool {
         .any(|event| matches!(event, EventBody::FragmentChunk(_)))
 }
 
+fn is_filtered(event: &ProviderEvent) -> bool {
+    matches!(
+        event,
+        ProviderEvent::Finish {
+            finish: Finish::ContentFilter,
+            ..
+        }
+    )
+}
+
 /// A response of nothing at all is not an answer: it would end the turn as if the work were done.
-fn refuse_nothing(end: StreamEnd, publisher: &Publisher) -> StreamEnd {
+fn refuse_nothing(end: StreamEnd, publisher: &Publisher, filtered: bool) -> StreamEnd {
     let silent = publisher.usage().is_none_or(|usage| usage.output == 0);
-    if end == StreamEnd::Finished && silent && !publisher.has_content() {
-        return StreamEnd::Failed(ProviderError::new(
+    if end != StreamEnd::Finished || publisher.has_content() || !(silent || filtered) {
+        return end;
+    }
+    StreamEnd::Failed(if filtered {
+        ProviderError::new(
+            ErrorClass::ContentFilter,
+            "The provider's content policy stopped the answer before its first word",
+        )
+    } else {
+        ProviderError::new(
             ErrorClass::Protocol,
             "The model answered with nothing: no text, no call, no tokens",
-        ));
-    }
-    end
+        )
+    })
 }
 
 pub(super) fn price(model: &Model, usage: &tenure_core::Usage) -> Option<u64> {

@@ -150,3 +150,21 @@ impl Tool for Asks {
         said("done as allowed")
     }
 }
+
+/// Says where it runs.
+pub struct Where;
+
+#[async_trait]
+impl Tool for Where {
+    fn spec(&self) -> ToolSpec {
+        spec("where")
+    }
+
+    fn access(&self, _: &ToolCx, _: &Value) -> Result<Vec<Access>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn run(&self, cx: ToolCx, _: Value) -> Result<ToolOutput, ToolError> {
+        said(&cx.workspace.display().to_string())
+    }
+}

@@ -2,7 +2,9 @@
 
 mod checks;
 mod drain;
+mod failures;
 mod fakes;
+mod inbox;
 mod interrupts;
 mod peer;
 mod recovery;

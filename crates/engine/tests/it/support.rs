@@ -275,6 +275,11 @@ impl Victim {
     }
 }
 
+/// A folder in memory where the system has one: these tests drop futures, not disks.
+fn quick_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 /// A store, a model and the folder both live in.
 pub struct Bed {
     pub dir: tempfile::TempDir,
@@ -291,7 +296,7 @@ impl Bed {
     }
 
     pub fn with_options(answers: impl IntoIterator<Item = Play>, options: OpenOptions) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = quick_dir();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let store = SqliteStore::open(&dir.path().join("tenure.db"), options).unwrap();
         let mut config = EngineConfig::new(
@@ -329,8 +334,12 @@ impl Bed {
     }
 
     pub async fn engine_with(&self, store: &Arc<SqliteStore>, config: EngineConfig) -> Engine {
+        self.engine_on(store.clone(), config).await
+    }
+
+    pub async fn engine_on(&self, store: Arc<dyn Store>, config: EngineConfig) -> Engine {
         let models = Models::new(self.catalogue.clone()).with("p", self.model.clone());
-        Engine::start(store.clone(), models, self.tools.clone(), config)
+        Engine::start(store, models, self.tools.clone(), config)
             .await
             .unwrap()
     }
