@@ -83,9 +83,9 @@ async fn the_guardian_is_reported_before_the_command_begins() {
         let (store, path) = (Arc::clone(&store), path.clone());
         async move {
             assert_eq!(pid_start(spawned.pid), Some(spawned.pid_start));
-            // Long enough for a command that does not wait to be noticed.
             for _ in 0..50 {
                 tokio::task::yield_now().await;
+                // tidy: sleep ok because it gives a command that does not wait the chance to be noticed.
                 std::thread::sleep(Duration::from_millis(1));
             }
             *store.lock().unwrap() = Some((spawned, path.exists()));

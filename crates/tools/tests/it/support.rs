@@ -116,6 +116,7 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < until, "waited in vain for {what}");
+        // tidy: sleep ok because the condition is another process's, which tells nobody.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
