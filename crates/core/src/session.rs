@@ -363,6 +363,16 @@ impl SessionState {
     }
 
     fn apply_execution(&mut self, event: &Event) {
+        if matches!(
+            event.body,
+            EventBody::ExecutionSucceeded(_)
+                | EventBody::ExecutionFailed(_)
+                | EventBody::ExecutionInterrupted(_)
+        ) {
+            // An overflow is its execution's: the next one, perhaps with another model, tries anew.
+            self.overflowed = false;
+            self.overflow_compactions = 0;
+        }
         match &event.body {
             EventBody::InterruptRequested(e) => {
                 self.interrupt = Some((event.seq, e.execution.clone()));

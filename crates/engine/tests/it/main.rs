@@ -1,11 +1,15 @@
 //! Integration tests of the engine over a real store and a model in this process.
 
+mod cases;
 mod checks;
+mod compaction;
 mod drain;
 mod failures;
 mod fakes;
 mod inbox;
 mod interrupts;
+mod nodes;
 mod peer;
+mod permissions;
 mod recovery;
 mod support;
