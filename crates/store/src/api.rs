@@ -344,7 +344,9 @@ pub struct Replayed {
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Appends in one transaction: fence, seqs, projectors, operations, insert, commit, after-commit hook,
-    /// wake. Appends of one session commit in the order of the calls' first poll.
+    /// wake. Appends of one session commit in the order of the calls' first poll. What only the holder of
+    /// tenure may write (executions, steps, attempts, fragments, calls, compactions, promotions, recovery) is
+    /// `Rejected` without a fence. An append without events and operations only waits for those before it.
     async fn append(&self, append: Append) -> Result<Committed, AppendError>;
 
     /// After [`AppendError::Unknown`]: locks the head, looks the ids up and raises `write_no` so that a
@@ -356,8 +358,10 @@ pub trait Store: Send + Sync + 'static {
         ids: &[EventId],
     ) -> Result<Option<Committed>, AppendError>;
 
-    /// Events after `after` (none: from the start), at most `limit`. A fork reads its parent's prefix as
-    /// its own. Errors: unknown session, a cursor beyond the head.
+    /// Events after `after` (none: from the start), at most `limit`, and fewer where they are very large:
+    /// the reader is done when it has the head. A fork reads its parent's prefix as its own. A damaged event
+    /// ends the page before it and is the error of the page that would begin with it. Errors: unknown
+    /// session, a cursor beyond the head.
     async fn read(
         &self,
         session: &SessionId,
@@ -386,8 +390,9 @@ pub trait Store: Send + Sync + 'static {
     /// until they go.
     async fn delete(&self, session: &SessionId) -> Result<(), DeleteError>;
 
-    /// Inserts exported events in order, rebuilding every projection and starting nothing. Refuses a gap,
-    /// an unknown type, an event that differs from the stored one, a foreign session id.
+    /// Inserts exported events in order, rebuilding every projection and starting nothing: what is open or
+    /// pending rests (`Parked`) until an input, `Unpark` or an acquisition wakes it. Refuses a gap, an unknown
+    /// type, an event that differs from the stored one, a foreign session id, an id used elsewhere.
     async fn replay(
         &self,
         session: &SessionId,

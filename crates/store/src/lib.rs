@@ -35,5 +35,7 @@ pub use sqlite::{OpenOptions, SqliteStore, StoreClock, SystemClock};
 
 #[cfg(feature = "testing")]
 pub(crate) type Switches = mutation::Mutations;
+/// No rule can be broken here.
 #[cfg(not(feature = "testing"))]
-pub(crate) type Switches = ();
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Switches;

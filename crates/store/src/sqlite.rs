@@ -82,6 +82,8 @@ impl OpenOptions {
         {
             self.mutations.clone()
         }
+        #[cfg(not(feature = "testing"))]
+        Switches
     }
 
     fn probe(&self, folder: &Path) -> Option<(i64, String)> {

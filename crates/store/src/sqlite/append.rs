@@ -46,7 +46,10 @@ pub(super) fn run(tx: &Tx<'_>, wanted: &Wanted) -> Result<Committed, AppendStop>
     if fenced {
         head.write_no += 1;
     }
-    head.save(tx)?;
+    // An append of nothing is a place in the session's line: it waits for those before it, and writes none.
+    if fenced || !events.is_empty() || !wanted.ops.is_empty() {
+        head.save(tx)?;
+    }
     Ok(Committed {
         events,
         head: head.last(),

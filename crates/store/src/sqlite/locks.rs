@@ -196,7 +196,8 @@ pub(super) enum Verdict {
 pub(super) fn judge(holder: &Holder) -> Verdict {
     let pid = holder.pid;
     match process_stat(pid) {
-        Some((state, start)) if start == holder.start && "TtSD".contains(state) => kill(pid),
+        // Waiting for the disk is not standing still: that one is left alone.
+        Some((state, start)) if start == holder.start && "TtS".contains(state) => kill(pid),
         _ => Verdict::Wait,
     }
 }

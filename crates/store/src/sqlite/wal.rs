@@ -1,7 +1,7 @@
 //! The write-ahead log's size: room made ahead of it, so that a flush is not one of metadata, and checkpoints.
 
 use rusqlite::Connection;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(super) struct Wal {
     path: PathBuf,
     /// Frames in the WAL after the last commit.
     frames: Arc<AtomicI64>,
+    /// The file's length as last seen, and how much of the log was used then.
+    seen: std::cell::Cell<(u64, i64)>,
     /// Frames at the last checkpoint, or at the last look by a process that may not make one.
     done: i64,
 }
@@ -37,6 +39,7 @@ impl Wal {
         Self {
             path: PathBuf::from(path),
             frames: Arc::default(),
+            seen: std::cell::Cell::default(),
             done: 0,
         }
     }
@@ -84,16 +87,24 @@ impl Wal {
     /// nobody else appends, and SQLite reads zeros as the end of the log.
     pub(super) fn make_room(&self) {
         let used = self.used();
-        if used < AHEAD_FROM {
+        let (length, then) = self.seen.get();
+        // A log that began again may have been cut: look again.
+        let known = used >= then && room(length, used) >= SPARE;
+        self.seen.set((length, used));
+        if used < AHEAD_FROM || known {
             return;
         }
         let Ok(file) = OpenOptions::new().write(true).open(&self.path) else {
             return;
         };
-        if let Some(length) = short_of_room(&file, used) {
-            // Advice only: a full disk shows itself at the commit.
-            let _ = file.write_all_at(&vec![0; ROOM as usize], length);
-        }
+        let Ok(length) = file.metadata().map(|meta| meta.len()) else {
+            return;
+        };
+        let short = room(length, used) < SPARE;
+        // Advice only: a full disk shows itself at the commit.
+        let made = short && file.write_all_at(&vec![0; ROOM as usize], length).is_ok();
+        self.seen
+            .set((if made { length + ROOM } else { length }, used));
     }
 
     pub(super) fn checkpoint(&mut self, conn: &Connection) {
@@ -114,11 +125,8 @@ impl Wal {
     }
 }
 
-/// The file's length when it has less than [`SPARE`] beyond what is used.
-fn short_of_room(file: &File, used: i64) -> Option<u64> {
-    let length = file.metadata().ok()?.len();
-    let room = i64::try_from(length)
-        .ok()?
-        .saturating_sub(used.saturating_mul(FRAME) + 32);
-    (room < SPARE).then_some(length)
+/// Bytes of a WAL file beyond what is used.
+fn room(length: u64, used: i64) -> i64 {
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    length.saturating_sub(used.saturating_mul(FRAME) + 32)
 }

@@ -133,8 +133,11 @@ impl Writer {
             }
         }
         self.shared.gate.open();
-        let early = broken!(self.shared.switches, HookAfterNotify)
-            || broken!(self.shared.switches, FollowSubscribesLate);
+        let early = [
+            broken!(self.shared.switches, HookAfterNotify),
+            broken!(self.shared.switches, FollowSubscribesLate),
+        ]
+        .contains(&true);
         if early {
             self.wake(&jobs);
         }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tenure_core::id::*;
 use tenure_store::conformance::World;
+use tenure_store::conformance::world::eventually;
 use tenure_store::*;
 
 const PART: &str = "TENURE_STORE_TEST_PART";
@@ -389,4 +390,49 @@ async fn a_stopped_holder_of_the_write_lock_is_ended_after_a_lease() {
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(9));
     sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_checkpoint_lock_passes_on_when_its_holder_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.db");
+    let first = with_session(&path).await;
+    let second = open(&path);
+    let lock = dir.path().join("t.db.nodes/checkpoint.lock");
+    // Read from the kernel's table: a probe that takes the lock would be in the way.
+    let held = || {
+        let Ok(meta) = std::fs::metadata(&lock) else {
+            return false;
+        };
+        let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&meta));
+        let table = std::fs::read_to_string("/proc/locks").unwrap();
+        table
+            .lines()
+            .any(|line| line.contains("FLOCK") && line.contains(&inode))
+    };
+    let world = world_of(70);
+    let text = "c".repeat(100_000);
+    let write = async |store: &SqliteStore| {
+        for _ in 0..50 {
+            let append = Append::unfenced(SessionId::from_bits(1), vec![world.renamed(&text)]);
+            store.append(append).await.unwrap();
+        }
+    };
+    assert!(!held());
+    write(&first).await;
+    eventually("the first to checkpoint", held).await;
+    write(&second).await;
+    drop(first);
+    eventually("the lock to be free", || !held()).await;
+    write(&second).await;
+    eventually("the second to checkpoint", held).await;
+    // The log is folded back and begins again instead of growing without end.
+    for _ in 0..3 {
+        write(&second).await;
+    }
+    let wal = std::fs::metadata(dir.path().join("t.db-wal"))
+        .unwrap()
+        .len();
+    assert!(wal < 60_000_000, "{wal}");
+    sound(&second).await;
 }
