@@ -1,5 +1,6 @@
 //! Simulation, fault tests and benchmarks of Tenure.
 
+pub mod bench;
 pub mod chance;
 pub mod checker;
 pub mod kill;

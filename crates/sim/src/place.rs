@@ -115,7 +115,14 @@ impl Place {
     /// `tenure` with these arguments, in the workspace, with nothing of the caller's environment but `PATH`.
     /// It is killed when its handle is dropped.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.tenure);
+        let mut command = Command::from(self.blocking(arguments));
+        command.kill_on_drop(true);
+        command
+    }
+
+    /// The same for callers that wait by themselves.
+    pub fn blocking(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.tenure);
         command
             .args(arguments)
             .current_dir(self.workspace())
@@ -128,8 +135,7 @@ impl Place {
             .env(MARK, &self.mark)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .stderr(Stdio::piped());
         command
     }
 

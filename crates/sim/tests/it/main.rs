@@ -4,3 +4,4 @@
 
 mod checker;
 mod p3;
+mod real;
