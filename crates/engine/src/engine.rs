@@ -14,10 +14,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tenure_core::error::SessionError;
 use tenure_core::id::{ClaimId, Incarnation, SessionId};
 use tenure_core::request::ToolDef;
 use tenure_store::follow::FollowItem;
-use tenure_store::{SessionState, Store};
+use tenure_store::{NodeError, SessionState, Store};
 use tenure_tools::ToolSet;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -236,11 +237,23 @@ impl Engine {
     ) -> Result<Outcome, EngineError> {
         let mut tracker = OutcomeTracker::new(input.clone());
         let mut items = self.client.follow(session, after);
-        while let Some(item) = items.next().await {
-            if let FollowItem::Event(event) = item?
-                && let Some(outcome) = tracker.on(&event)
-            {
-                return Ok(outcome);
+        loop {
+            tokio::select! {
+                item = items.next() => match item {
+                    Some(item) => if let FollowItem::Event(event) = item?
+                        && let Some(outcome) = tracker.on(&event)
+                    {
+                        return Ok(outcome);
+                    },
+                    None => break,
+                },
+                // A session whose log takes no event any more is set aside without one (R12).
+                () = self.shared.config.env.sleep(self.shared.config.poll) => {
+                    let row = self.shared.store.session(session).await?;
+                    if let Some(SessionState::Quarantined { reason }) = row.map(|row| row.state) {
+                        return Ok(Outcome::Quarantined(SessionError::new("unusable", reason)));
+                    }
+                }
             }
         }
         Err(EngineError::Stopped)
@@ -255,7 +268,10 @@ impl Engine {
         let shared = &self.shared;
         shared.draining.store(true, Ordering::Release);
         let incarnation = self.incarnation();
-        shared.store.drain(&incarnation).await?;
+        // A node that was just declared dead has nothing left to drain; its own drains notice by the fence.
+        if let Err(error) = shared.store.drain(&incarnation).await {
+            tracing::warn!(%error, "not marked as draining");
+        }
         tokio::select! {
             () = self.idle() => {}
             () = shared.config.env.sleep(shared.config.drain_budget) => {
@@ -264,8 +280,10 @@ impl Engine {
             }
         }
         shared.stop.cancel();
-        shared.store.leave(&incarnation).await?;
-        Ok(())
+        match shared.store.leave(&incarnation).await {
+            Ok(()) | Err(NodeError::NotLive(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// As [`Engine::shutdown`] with no budget: what runs is settled as stopped by a shutdown, now.

@@ -46,6 +46,9 @@ pub(crate) enum DrainError {
     /// An interrupt was accepted: settle.
     #[error("interrupted")]
     Cancelling,
+    /// An input was taken back meanwhile: look at the boundary again.
+    #[error("the inbox changed")]
+    LookAgain,
     /// The store failed; ownership is unclear until it answers again.
     #[error("{0}")]
     Store(EngineError),
@@ -56,6 +59,7 @@ impl From<AppendError> for DrainError {
         match error {
             AppendError::StaleClaim { .. } | AppendError::UnknownSession(_) => Self::Lost,
             AppendError::Cancelling { .. } => Self::Cancelling,
+            AppendError::InboxChanged { .. } => Self::LookAgain,
             other => Self::Store(other.into()),
         }
     }

@@ -103,16 +103,36 @@ impl Node {
         let env = &self.config.env;
         let before = env.boot_ms();
         let life = self.life();
-        match self.store.renew(&life.incarnation).await {
-            Ok(Renewal::Renewed) => self.extend_from(before),
-            Ok(Renewal::Dead) => self.be_reborn(&life, reborn).await,
-            Err(error) => {
+        // After a pause nothing starts until the answer is here, so it may take its time (R13); otherwise work
+        // stops before the lease can end, answer or not.
+        let patience = match self.deadline_ms.load(Ordering::Acquire) {
+            0 => self.config.lease,
+            deadline => Duration::from_millis(deadline.saturating_sub(before)),
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = self.store.renew(&life.incarnation) => Some(answer),
+            () = env.sleep(patience) => None,
+        };
+        match answer {
+            Some(Ok(Renewal::Renewed)) if !life.fenced.is_cancelled() => self.extend_from(before),
+            // It stopped its work while the store was away: what it held is for whoever comes first, and it
+            // begins anew.
+            Some(Ok(Renewal::Renewed)) => {
+                if let Err(error) = self.store.leave(&life.incarnation).await {
+                    tracing::warn!(%error, "cannot leave yet");
+                    return;
+                }
+                self.be_reborn(&life, reborn).await;
+            }
+            Some(Ok(Renewal::Dead)) => self.be_reborn(&life, reborn).await,
+            Some(Err(error)) => {
                 tracing::warn!(%error, "lease not renewed");
-                if !self.may_start() && !life.fenced.is_cancelled() {
-                    tracing::error!("the lease cannot be renewed in time; stopping all work");
-                    life.fenced.cancel();
+                if !self.may_start() {
+                    fence(&life);
                 }
             }
+            None => fence(&life),
         }
     }
 
@@ -132,13 +152,21 @@ impl Node {
     }
 }
 
+/// Stops all work of this life: its lease could end before an answer comes.
+fn fence(life: &Life) {
+    if !life.fenced.is_cancelled() {
+        tracing::error!(incarnation = %life.incarnation, "the lease cannot be renewed in time; stopping all work");
+        life.fenced.cancel();
+    }
+}
+
 async fn new_life(store: &dyn Store, config: &EngineConfig) -> Result<Life, EngineError> {
     let incarnation = Incarnation::from_bits(config.env.next_bits());
-    let address = config.socket_dir.as_ref().map(|dir| {
-        dir.join(format!("{incarnation}.sock"))
-            .display()
-            .to_string()
-    });
+    let address = config
+        .socket_dir
+        .as_ref()
+        .and_then(|dir| crate::peer::socket_path(dir, incarnation.as_str()))
+        .map(|path| path.display().to_string());
     store
         .join(NodeInfo {
             incarnation: incarnation.clone(),

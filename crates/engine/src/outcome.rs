@@ -1,7 +1,7 @@
 //! How the work on one input ended, read from the log alone: the same for whoever ran it.
 
 use tenure_core::error::SessionError;
-use tenure_core::event::body::InterruptReason;
+use tenure_core::event::body::{InputKind, InterruptReason};
 use tenure_core::event::{Event, EventBody};
 use tenure_core::id::MessageId;
 
@@ -32,6 +32,8 @@ pub struct OutcomeTracker {
     delivered: bool,
     /// An interrupt came after the input: it applies to it (R5).
     interrupted: bool,
+    /// A person's input came after that interrupt.
+    woken: bool,
 }
 
 impl OutcomeTracker {
@@ -41,6 +43,7 @@ impl OutcomeTracker {
             input,
             delivered: false,
             interrupted: false,
+            woken: false,
         }
     }
 
@@ -67,13 +70,28 @@ impl OutcomeTracker {
             EventBody::ExecutionFailed(e) if self.delivered => {
                 Some(Outcome::Failed(e.error.clone()))
             }
-            // What waits behind a failed or interrupted execution is parked with it (R4).
-            EventBody::ExecutionFailed(_) => Some(Outcome::StoppedBeforeStart),
+            // What waits behind a failed execution is parked with it (R4).
+            EventBody::ExecutionFailed(e) => Some(Outcome::Failed(SessionError::new(
+                e.error.kind.clone(),
+                format!(
+                    "The turn before this prompt failed, and the prompt waits: {}",
+                    e.error.message
+                ),
+            ))),
             EventBody::ExecutionInterrupted(e) if self.delivered => {
                 Some(Outcome::Interrupted(e.reason))
             }
-            EventBody::ExecutionInterrupted(_) if self.interrupted => {
+            EventBody::ExecutionInterrupted(_) if self.interrupted && !self.woken => {
                 Some(Outcome::StoppedBeforeStart)
+            }
+            // A later input wakes what the interrupt would have put to rest (R4).
+            EventBody::InputAdmitted(e) if self.interrupted => {
+                self.woken |= matches!(e.kind, InputKind::User { .. });
+                None
+            }
+            EventBody::ExecutionInterrupted(_) => {
+                (self.interrupted, self.woken) = (false, false);
+                None
             }
             EventBody::InterruptRequested(e) if !self.delivered => {
                 self.interrupted = true;

@@ -96,6 +96,7 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
                 tenure.phase = Phase::Cancelling;
                 continue;
             }
+            Err(DrainError::LookAgain) => continue,
             Err(DrainError::Store(error)) if unavailable(&error) => {
                 tracing::error!(%session, %error, "cannot begin yet");
             }
@@ -158,7 +159,8 @@ async fn begin(
     if tenure.taken_from.is_none() && !open && tenure.phase != Phase::Cancelling {
         return Ok((runner, true));
     }
-    recover::kill_leftovers(store, session).await?;
+    let env = shared.config.env.as_ref();
+    recover::kill_leftovers(store, env, session, shared.config.lease).await?;
     let go = runner.recover(tenure).await?;
     Ok((runner, go))
 }
@@ -167,10 +169,19 @@ async fn begin(
 /// projector sets the session aside (R12).
 async fn set_aside(writer: &Writer, error: &EngineError) -> Result<Owned, EngineError> {
     let reason = format!("{error}. Export what can be read, or fork from an earlier point.");
-    let op = HookOp::Quarantine {
+    let quarantine = || HookOp::Quarantine {
         reason: reason.clone(),
     };
-    writer.append(Batch::settle(Vec::new(), vec![op])).await?;
+    let told = SessionQuarantined {
+        error: SessionError::new("unusable", reason.clone()),
+        attempts: 0,
+    };
+    let batch = Batch::settle(vec![told.into()], vec![quarantine()]);
+    if writer.append(batch).await.is_err() {
+        writer
+            .append(Batch::settle(Vec::new(), vec![quarantine()]))
+            .await?;
+    }
     Ok(Owned::Quarantined { reason })
 }
 
@@ -244,6 +255,8 @@ impl Runner {
                 tracing::warn!(session = %self.session, "lost tenure; nothing more is written");
                 return Ok(Some(Owned::Lost));
             }
+            // A drain looks again by itself: this does not come here.
+            Stopped::Drain(DrainError::LookAgain) => Settlement::InPlace,
             Stopped::Drain(DrainError::Cancelling) => Settlement::Interrupt,
             Stopped::Shutdown => Settlement::Shutdown,
             Stopped::Panicked => Settlement::Fail(SessionError::new(
@@ -310,10 +323,7 @@ impl Runner {
                     continue;
                 }
                 Err(DrainError::Cancelling) => return Ok(Owned::Lost),
-                // Somebody took an input back meanwhile: look again.
-                Err(DrainError::Store(EngineError::Append(AppendError::InboxChanged {
-                    ..
-                }))) => continue,
+                Err(DrainError::LookAgain) => continue,
                 Err(DrainError::Store(error)) => error,
             };
             tracing::error!(session = %self.session, %error, "cannot settle yet");

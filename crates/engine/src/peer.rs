@@ -97,8 +97,17 @@ async fn answer(shared: &Arc<Shared>, stream: UnixStream) -> std::io::Result<()>
         }
         Ok(Ask::Live { session }) => {
             let mut items = shared.hub.subscribe(&session);
+            let mut rest = [0; 64];
             loop {
-                let item = match items.recv().await {
+                let received = tokio::select! {
+                    received = items.recv() => received,
+                    // A reader that is gone needs no item to be noticed.
+                    read = reader.read(&mut rest) => match read? {
+                        0 => return Ok(()),
+                        _ => continue,
+                    },
+                };
+                let item = match received {
                     Ok(item) => item,
                     Err(broadcast::error::RecvError::Lagged(_)) => LiveItem::Lagged,
                     Err(broadcast::error::RecvError::Closed) => return Ok(()),
@@ -196,13 +205,23 @@ async fn relay(
     )
     .await?;
     let mut lines = BufReader::new(stream).lines();
+    let mut missed = false;
     while let Some(line) = lines.next_line().await? {
         let Ok(item) = serde_json::from_str::<LiveItem>(&line) else {
             continue;
         };
         // A slow reader is told, not waited for: the owner must not be held up.
-        if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(item) {
-            return Ok(());
+        if missed {
+            match sender.try_send(LiveItem::Lagged) {
+                Ok(()) => missed = false,
+                Err(mpsc::error::TrySendError::Full(_)) => continue,
+                Err(mpsc::error::TrySendError::Closed(_)) => return Ok(()),
+            }
+        }
+        match sender.try_send(item) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => missed = true,
+            Err(mpsc::error::TrySendError::Closed(_)) => return Ok(()),
         }
     }
     Ok(())

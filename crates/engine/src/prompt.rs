@@ -85,18 +85,23 @@ fn environment(workspace: &Path, now_ms: i64) -> String {
     text
 }
 
+fn small_text(path: &Path) -> Option<String> {
+    let (bytes, _) = read_small(path, 4096)?;
+    String::from_utf8(bytes).ok()
+}
+
 /// Branch or commit, read from the repository's own files: no process, nothing of the project runs.
 fn git_state(workspace: &Path) -> Option<String> {
     let (root, git) = workspace
         .ancestors()
         .find_map(|dir| Some((dir, dir.join(".git"))).filter(|(_, git)| git.exists()))?;
     let git = if git.is_file() {
-        let text = std::fs::read_to_string(&git).ok()?;
+        let text = small_text(&git)?;
         root.join(text.strip_prefix("gitdir:")?.trim())
     } else {
         git
     };
-    let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
+    let head = small_text(&git.join("HEAD"))?;
     let head = head.trim();
     Some(match head.strip_prefix("ref: refs/heads/") {
         Some(branch) => format!("repository at {}, branch {branch}", root.display()),
@@ -106,6 +111,23 @@ fn git_state(workspace: &Path) -> Option<String> {
             head.get(..12).unwrap_or(head)
         ),
     })
+}
+
+/// The first bytes of a regular file and its size. A link is followed only to a file in the same folder: a
+/// cloned project must not put another file of the user's in front of the model.
+fn read_small(path: &Path, most: usize) -> Option<(Vec<u8>, u64)> {
+    use std::io::Read;
+    let real = path.canonicalize().ok()?;
+    let folder = path.parent()?.canonicalize().ok()?;
+    if real.parent() != Some(folder.as_path()) {
+        tracing::warn!(path = %path.display(), "an instruction file that links elsewhere is left out");
+        return None;
+    }
+    let file = tenure_tools::path::open_file(&real).ok()?;
+    let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    file.take(most as u64).read_to_end(&mut bytes).ok()?;
+    Some((bytes, meta.len()))
 }
 
 /// The user's folder first, then from the outermost parent of the repository down to the workspace: the
@@ -140,10 +162,10 @@ fn read_instructions(workspace: &Path, user_folder: Option<&Path>, extra: &[Stri
             );
             continue;
         }
-        let Ok(bytes) = std::fs::read(&file) else {
+        let Some((bytes, size)) = read_small(&file, FILE_MAX) else {
             continue;
         };
-        let text = String::from_utf8_lossy(&bytes);
+        let text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");
         let limit = FILE_MAX.min(TOTAL_MAX - out.len());
         let end = text.floor_char_boundary(limit.min(text.len()));
         let _ = writeln!(
@@ -152,13 +174,9 @@ fn read_instructions(workspace: &Path, user_folder: Option<&Path>, extra: &[Stri
             file.display(),
             &text[..end]
         );
-        if end < text.len() {
-            let _ = writeln!(
-                out,
-                "[{} bytes of {} were cut]",
-                text.len() - end,
-                file.display()
-            );
+        let left = size.saturating_sub(end as u64);
+        if left > 0 {
+            let _ = writeln!(out, "[{left} bytes of {} were cut]", file.display());
         }
     }
     out

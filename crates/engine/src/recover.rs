@@ -1,7 +1,9 @@
 //! What a new owner does first: the fold says what is open, the phase is only its index (R9).
 
+use crate::environment::Environment;
 use crate::error::DrainError;
 use crate::writer::{Batch, Writer};
+use std::time::Duration;
 use tenure_core::claim::{
     CONTINUATION_AFTER_CRASH, CONTINUATION_AFTER_SHUTDOWN, continuation_id, recover,
 };
@@ -25,28 +27,46 @@ pub(crate) enum Recovered {
     Over,
 }
 
-/// Kills what a lost owner left running, with its identity verified, before anything new starts.
+/// What is waited beyond the old lease's end before anything is spawned where a group may still live (R10).
+const LOCK_DELAY: Duration = Duration::from_secs(1);
+
+/// Kills what a lost owner left running, with its identity verified, before anything new starts. Where that cannot
+/// be proven it waits for the old lease's end and [`LOCK_DELAY`]: by then the group's guardian has ended it.
 pub(crate) async fn kill_leftovers(
     store: &dyn Store,
+    env: &dyn Environment,
     session: &SessionId,
+    lease: Duration,
 ) -> Result<(), DrainError> {
-    for row in store.effects(session).await? {
-        let Some(process) = row.process else { continue };
-        let killed = tokio::task::spawn_blocking(move || {
-            guardian::kill_leftover(process.pid, process.pid_start, &process.boot_id)
-        })
-        .await;
-        match killed {
-            Ok(Ok(found)) => {
-                tracing::info!(%session, call = %row.call, ?found, "looked for a leftover tool process")
+    let mut waited = Duration::ZERO;
+    loop {
+        let mut left = false;
+        for row in store.effects(session).await? {
+            let Some(process) = row.process else { continue };
+            let killed = tokio::task::spawn_blocking(move || {
+                guardian::kill_leftover(process.pid, process.pid_start, &process.boot_id)
+            })
+            .await;
+            match killed {
+                Ok(Ok(found)) => {
+                    tracing::info!(%session, call = %row.call, ?found, "looked for a leftover tool process");
+                }
+                Ok(Err(error)) => {
+                    left = true;
+                    tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended");
+                }
+                Err(error) => {
+                    left = true;
+                    tracing::warn!(%session, %error, "looking for a leftover failed");
+                }
             }
-            Ok(Err(error)) => {
-                tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended")
-            }
-            Err(error) => tracing::warn!(%session, %error, "looking for a leftover failed"),
         }
+        if !left || waited >= lease + LOCK_DELAY {
+            return Ok(());
+        }
+        env.sleep(LOCK_DELAY).await;
+        waited += LOCK_DELAY;
     }
-    Ok(())
 }
 
 /// Settles what the log says is open and decides what follows. One commit. `pending` are the waiting inputs that
@@ -58,8 +78,25 @@ pub(crate) async fn settle_takeover(
     pending: &[MessageId],
     done: &(dyn Fn(&MessageId) -> bool + Sync),
 ) -> Result<Recovered, DrainError> {
-    let turn = writer.turn().clone();
-    let decision = recover(tenure.phase, &turn, tenure.attempts);
+    let mut recovered = Recovered::GoOn;
+    // Decided with the write slot held: an append whose fate was unknown is resolved before.
+    let decide = |turn: &TurnState| {
+        let (batch, what) = takeover_batch(turn, session, tenure, pending, done);
+        recovered = what;
+        Some(batch)
+    };
+    writer.append_with(decide).await?;
+    Ok(recovered)
+}
+
+fn takeover_batch(
+    turn: &TurnState,
+    session: &SessionId,
+    tenure: &Tenure,
+    pending: &[MessageId],
+    done: &(dyn Fn(&MessageId) -> bool + Sync),
+) -> (Batch, Recovered) {
+    let decision = recover(tenure.phase, turn, tenure.attempts);
     let cause = match decision {
         RecoveryDecision::SettleOnly => Cause::Interrupted,
         _ => Cause::Crashed,
@@ -73,8 +110,8 @@ pub(crate) async fn settle_takeover(
         }
         .into(),
     ];
-    events.extend(settle(&turn, &cause));
-    let mut ops = end_effects(&turn);
+    events.extend(settle(turn, &cause));
+    let mut ops = end_effects(turn);
     if !turn.at_boundary() {
         ops.push(HookOp::Leave);
     }
@@ -98,7 +135,7 @@ pub(crate) async fn settle_takeover(
         },
         RecoveryDecision::SettleOnly => {
             events.extend(pending.iter().map(cancelled));
-            events.extend(interrupted(&turn, InterruptReason::User));
+            events.extend(interrupted(turn, InterruptReason::User));
             ops.push(RELEASE);
             Recovered::Over
         }
@@ -132,8 +169,7 @@ pub(crate) async fn settle_takeover(
         // An interrupt that came since the takeover changes the decision: then this is refused.
         _ => Batch::start(events, ops),
     };
-    writer.append(batch).await?;
-    Ok(recovered)
+    (batch, recovered)
 }
 
 /// Settles an interrupt this owner was told of: everything open, the execution, the claim. One commit.

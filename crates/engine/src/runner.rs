@@ -70,36 +70,38 @@ impl Runner {
     /// Runs until nothing is eligible.
     pub async fn drain(&mut self) -> Result<DrainEnd, DrainError> {
         loop {
-            let store = self.shared.store.as_ref();
-            load::catch_up(store, &self.session, &mut self.state).await?;
-            load::seal(store, &self.session, &self.state, &mut self.sealed).await;
-            self.load_rules();
-            if self.shared.draining() {
-                return self.hand_over().await;
+            match self.boundary().await {
+                Ok(None) | Err(DrainError::LookAgain) => {}
+                Ok(Some(end)) => return Ok(end),
+                Err(error) => return Err(error),
             }
-            if self.state.overflowed {
-                if let Some(end) = self.compact_after_overflow().await? {
-                    return Ok(end);
-                }
-                continue;
-            }
-            let boundary = match (&self.resume, self.state.wants_step) {
-                (Some(_), _) => Boundary::Recovering,
-                (None, true) => Boundary::Continuing,
-                (None, false) => Boundary::Idle,
-            };
-            if !self.alone && self.admit_from_inbox(boundary).await? {
-                continue;
-            }
-            if !self.state.wants_step {
-                if let Some(end) = self.finish().await? {
-                    return Ok(end);
-                }
-                continue;
-            }
-            if let Some(end) = self.next_step().await? {
-                return Ok(end);
-            }
+        }
+    }
+
+    /// One look at a safe boundary, and what follows from it. `None`: look again.
+    async fn boundary(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        let store = self.shared.store.as_ref();
+        load::catch_up(store, &self.session, &mut self.state).await?;
+        load::seal(store, &self.session, &self.state, &mut self.sealed).await;
+        self.load_rules();
+        if self.shared.draining() {
+            return self.hand_over().await.map(Some);
+        }
+        if self.state.overflowed {
+            return self.compact_after_overflow().await;
+        }
+        let boundary = match (&self.resume, self.state.wants_step) {
+            (Some(_), _) => Boundary::Recovering,
+            (None, true) => Boundary::Continuing,
+            (None, false) => Boundary::Idle,
+        };
+        if !self.alone && self.admit_from_inbox(boundary).await? {
+            return Ok(None);
+        }
+        if self.state.wants_step {
+            self.next_step().await
+        } else {
+            self.finish().await
         }
     }
 

@@ -184,7 +184,10 @@ impl Runner {
         events.extend(publisher.close(&end, retry, |u| price(model, u)));
         if let Retry::After(delay_ms) = verdict {
             events.push(self.retry_scheduled(attempt + 1, delay_ms, error));
-            self.writer.append(Batch::start(events, Vec::new())).await?;
+            // What happened is recorded even under an interrupt; the next attempt is not started then.
+            self.writer
+                .append(Batch::settle(events, Vec::new()))
+                .await?;
             return Ok(AttemptOutcome::Retry { delay_ms });
         }
         self.writer

@@ -111,6 +111,9 @@ impl Runner {
             let compaction = self
                 .begin_compaction(reason, input.take(), model, &encoded)
                 .await?;
+            if !self.shared.node.may_go_on(&self.life).await {
+                return Err(DrainError::Lost);
+            }
             let (result, usage) = self.summarise(model, &compaction, encoded.clone()).await;
             let cost = usage.as_ref().and_then(|u| super::attempt::price(model, u));
             let error = match result {

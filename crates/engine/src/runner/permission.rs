@@ -3,13 +3,14 @@
 use super::tools::CallTask;
 use crate::config::Approvals;
 use crate::error::DrainError;
+use crate::load;
 use crate::writer::Batch;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_tools::permission::{
-    Access, Place, Proposal, Question, Verdict, deny_headless, evaluate_at,
+    Access, Place, Proposal, Question, Rules, Verdict, deny_headless, evaluate_at,
 };
 use tenure_tools::{ToolCx, ToolError, path};
 
@@ -136,11 +137,16 @@ impl CallTask {
             tracing::warn!(session = %self.cx.session, "the remembered rule cannot be read; allowed once only");
             return Ok(());
         };
-        let permissions = {
-            let mut rules = self.cx.rules.lock().unwrap_or_else(PoisonError::into_inner);
-            rules.remember(&proposal);
-            serde_json::to_value(&*rules).unwrap_or_default()
-        };
+        // Somebody may have changed the rules since this step began: remember on top of those in force.
+        let loaded = load::load(self.cx.shared.store.as_ref(), &self.cx.session).await?;
+        let mut rules: Rules = loaded
+            .state
+            .settings
+            .and_then(|settings| serde_json::from_value(settings.permissions).ok())
+            .unwrap_or_default();
+        rules.remember(&proposal);
+        let permissions = serde_json::to_value(&rules).unwrap_or_default();
+        *self.cx.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
         self.writer
             .append(Batch::settle(
                 vec![PermissionsChanged { permissions }.into()],

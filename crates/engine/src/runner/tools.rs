@@ -459,6 +459,11 @@ impl CallTask {
         let call = self.call.clone();
         // Stopped calls leave the step to whoever stops them: it did not end well.
         let stopped = self.cancel.is_cancelled();
+        let mut ops = vec![op];
+        if generation.is_some() && !stopped {
+            // It ran to its end in normal running: charges are forgotten (R8).
+            ops.push(HookOp::Progress);
+        }
         let appended = self
             .writer
             .append_with(move |turn| {
@@ -466,8 +471,8 @@ impl CallTask {
                     .call(&call)
                     .is_some_and(|c| c.status != CallStatus::Settled);
                 open.then(|| match stopped {
-                    true => Batch::settle(vec![body], vec![op]),
-                    false => super::step::settle_and_end(turn, vec![body], vec![op]),
+                    true => Batch::settle(vec![body], ops),
+                    false => super::step::settle_and_end(turn, vec![body], ops),
                 })
             })
             .await;
@@ -559,6 +564,12 @@ fn cut(truncation: &Truncation) -> OutputCut {
 }
 
 fn non_empty(text: String) -> String {
+    // JSON and the store take no NUL; a tool of somebody else's may still print one.
+    let text = if text.contains('\0') {
+        text.replace('\0', "\u{fffd}")
+    } else {
+        text
+    };
     if text.trim().is_empty() {
         "(no output)".to_owned()
     } else {
