@@ -1,6 +1,8 @@
 //! Cancel everywhere: a drain is dropped at each of its polls, or meets an interrupt there, and what is left is
 //! settled by the supervisor's own code.
 
+mod takeover;
+
 use super::*;
 use crate::Engine;
 use crate::checks;
@@ -491,4 +493,52 @@ async fn a_start_that_passes_under_an_interrupt_is_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_that_ends_the_interrupt_is_noticed() {
     noticed(Mutation::LeaveClearsCancelling, &PLAIN, At::Interrupt).await;
+}
+
+impl Lab {
+    /// The one input is taken back at the n-th poll of the drain. True when the drain was over by then.
+    async fn take_back(&self, n: usize) -> Result<bool, String> {
+        let session = self.session(&PLAIN).await;
+        let mut runner = self.take(&session).await;
+        let inbox = self.bed.store.inbox(&session).await.unwrap();
+        let client = self.bed.client();
+        let (over, ended) = {
+            let mut drain = Box::pin(runner.drain());
+            match poll_times(drain.as_mut(), n).await {
+                Some(ended) => (true, ended),
+                None => {
+                    self.barrier(&session).await;
+                    // Too late is an answer too.
+                    let _ = client.cancel_input(&session, &inbox[0].input, "me").await;
+                    (false, drain.await)
+                }
+            }
+        };
+        if ended != Ok(DrainEnd::Idle) {
+            return Err(format!("the drain ended in {ended:?}"));
+        }
+        self.over(&session, &mut runner).await?;
+        Ok(over)
+    }
+
+    async fn take_back_everywhere(&self) -> Result<usize, String> {
+        for n in 1..500 {
+            if self
+                .take_back(n)
+                .await
+                .map_err(|what| format!("at poll {n}: {what}"))?
+            {
+                return Ok(n);
+            }
+        }
+        Err("it never ends".to_owned())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_input_taken_back_at_any_point_has_one_end() {
+    let lab = Lab::new(Mutations::default()).await;
+    assert!(lab.take_back_everywhere().await.unwrap() > 15);
+    let broken = Lab::new(Mutations::only(Mutation::NoCasPromote)).await;
+    broken.take_back_everywhere().await.unwrap_err();
 }

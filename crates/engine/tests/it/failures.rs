@@ -300,3 +300,36 @@ async fn a_lost_commit_stops_nothing_for_good() {
 async fn a_lost_answer_changes_nothing() {
     store_fault(Fault::AnswerLost).await;
 }
+
+/// The store takes nothing for a while: nothing starts without its durable start, and the turn goes on after.
+#[tokio::test]
+async fn a_store_that_is_away_for_a_while_is_waited_for() {
+    let gate = Gate::shut();
+    let tool = calls([call("a", "echo", r#"{"say":"x"}"#)]);
+    let bed = Bed::new([Play::Gated(Vec::new(), gate.clone(), tool)]).with_tool(Echo);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let first = bed.admit(&session, Prompt::steer("hi")).await;
+    engine.run(&session);
+    bed.until(&session, "attempt.started").await;
+    let before = bed.log(&session).await.len();
+    let store = bed.store.clone();
+    let away = tokio::spawn(async move {
+        for _ in 0..300 {
+            store.fail_next_commit(Fault::CommitLost);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    gate.open();
+    away.await.unwrap();
+    let meanwhile = bed.log(&session).await;
+    let sent = bed.model.sent();
+    assert!(sent <= 2, "{sent} requests while nothing could be recorded");
+    assert!(meanwhile.len() >= before);
+    assert_eq!(outcome(&engine, &session, &first).await, Outcome::Succeeded);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    let started = bed.count(&session, "attempt.started").await;
+    assert!(bed.model.sent() <= started);
+    assert!(bed.count(&session, "tool.started").await <= 1);
+}

@@ -3,12 +3,12 @@
 use crate::checks::show;
 use crate::fakes::*;
 use crate::support::*;
-use std::time::Duration;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::{InterruptReason, ToolFailure};
-use tenure_core::id::{Incarnation, InterruptId};
+use tenure_core::id::InterruptId;
 use tenure_engine::*;
-use tenure_store::{Acquire, Interrupt, Interrupted, NodeInfo, SessionState, Store};
+use tenure_store::mutation::{Mutation, Mutations};
+use tenure_store::{Acquire, Interrupt, Interrupted, OpenOptions, SessionState, Store};
 use tenure_tools::permission::Rules;
 
 fn accepted(receipt: &Interrupted) -> bool {
@@ -138,27 +138,12 @@ async fn while_a_compaction_runs() {
     assert_eq!(bed.count(&session, "compaction.failed").await, 1);
 }
 
-/// A node that is nobody: it holds claims and does nothing.
-async fn raw_node(bed: &Bed) -> Incarnation {
-    let incarnation = Incarnation::from_bits(bed.config.env.next_bits());
-    bed.store
-        .join(NodeInfo {
-            incarnation: incarnation.clone(),
-            name: "nobody".to_owned(),
-            address: None,
-            lease: Duration::from_secs(60),
-        })
-        .await
-        .unwrap();
-    incarnation
-}
-
 #[tokio::test]
 async fn between_the_claim_and_the_start() {
     let bed = Bed::new([]);
     let session = bed.session().await;
     let first = bed.admit(&session, Prompt::steer("one")).await;
-    let nobody = raw_node(&bed).await;
+    let nobody = bed.raw_node().await;
     let acquired = bed.store.acquire(&session, &nobody, false).await.unwrap();
     assert!(matches!(acquired, Acquire::Acquired(_)));
     let receipt = bed.interrupt(&session).await;
@@ -397,4 +382,32 @@ async fn two_hundred_interleavings_lose_none_and_hit_no_later_turn() {
         seen[0] > 50 && seen[0] + seen[1] + seen[2] == 200,
         "{seen:?}"
     );
+}
+
+/// What is left of a steer that waited when its execution was interrupted.
+async fn left_waiting(options: OpenOptions) -> SessionState {
+    let bed = Bed::with_options([Play::Hang(half("x"))], options);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    bed.admit(&session, Prompt::steer("hi")).await;
+    engine.run(&session);
+    bed.until(&session, "fragment.started").await;
+    engine.forget(&session);
+    bed.admit(&session, Prompt::steer("waits")).await;
+    bed.interrupt(&session).await;
+    bed.until(&session, "execution.interrupted").await;
+    engine.idle().await;
+    bed.store.session(&session).await.unwrap().unwrap().state
+}
+
+#[tokio::test]
+async fn what_waits_is_parked_and_without_the_rule_it_is_not() {
+    let state = left_waiting(OpenOptions::default()).await;
+    assert_eq!(state, SessionState::Parked { inputs: 1 });
+    let broken = OpenOptions {
+        mutations: Mutations::only(Mutation::NoPark),
+        ..OpenOptions::default()
+    };
+    let state = left_waiting(broken).await;
+    assert!(matches!(state, SessionState::Claimable { .. }), "{state:?}");
 }

@@ -152,6 +152,21 @@ async fn killed_while_tools_run_and_wait() {
 }
 
 #[tokio::test]
+async fn killed_at_a_safe_boundary_it_just_goes_on() {
+    let bed = Bed::new([]);
+    let session = bed.session().await;
+    let admission = bed.admit(&session, Prompt::steer("hi")).await;
+    let nobody = bed.raw_node().await;
+    bed.store.acquire(&session, &nobody, false).await.unwrap();
+    bed.store.crash_node(&nobody);
+    let (_, log) = taken_over(&bed, &session, &admission).await;
+    // It was loading: that alone may be what kills a process, so it is charged (R8).
+    assert_eq!(recoveries(&log), [(Phase::Safe, 1, RecoveryDecision::GoOn)]);
+    assert_eq!(synthetic(&log), []);
+    assert_eq!(bed.model.sent(), 1);
+}
+
+#[tokio::test]
 async fn killed_while_a_retry_is_waited_for() {
     let mut bed = Bed::new([Play::Answer(half("x"))]);
     bed.config.retry.base_ms = 600_000;

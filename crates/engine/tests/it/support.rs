@@ -13,7 +13,7 @@ use tenure_core::error::ProviderError;
 use tenure_core::event::body::ToolFailure;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::facts::IdSource;
-use tenure_core::id::{MessageId, SessionId};
+use tenure_core::id::{Incarnation, MessageId, SessionId};
 use tenure_core::model::ModelRef;
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::request::{AssistantBlock, Request, RequestMessage};
@@ -21,7 +21,7 @@ use tenure_core::retry::RetryPolicy;
 use tenure_core::usage::Usage;
 use tenure_engine::*;
 use tenure_provider::{AttemptKey, Catalogue, Encoded, EventStream, ModelSettings, Provider};
-use tenure_store::{Interrupted, OpenOptions, SqliteStore, Store};
+use tenure_store::{Interrupted, NodeInfo, OpenOptions, SqliteStore, Store};
 use tenure_tools::guardian::GuardianCommand;
 use tenure_tools::permission::Rules;
 use tenure_tools::{Tool, ToolSet};
@@ -342,6 +342,19 @@ impl Bed {
         Engine::start(store, models, self.tools.clone(), config)
             .await
             .unwrap()
+    }
+
+    /// A node that is nobody: it holds claims and does nothing.
+    pub async fn raw_node(&self) -> Incarnation {
+        let incarnation = Incarnation::from_bits(self.config.env.next_bits());
+        let node = NodeInfo {
+            incarnation: incarnation.clone(),
+            name: "nobody".to_owned(),
+            address: None,
+            lease: Duration::from_secs(60),
+        };
+        self.store.join(node).await.unwrap();
+        incarnation
     }
 
     /// An engine that can be killed.
