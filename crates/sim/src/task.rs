@@ -142,3 +142,75 @@ fn counts(events: &[Event]) -> BTreeMap<String, Counts> {
     }
     counts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::event::body::*;
+    use tenure_core::{CallId, EventId, MessageId, SessionId};
+
+    /// Two calls of one step: the first was started and succeeded, the second was started only.
+    fn log() -> Vec<Event> {
+        let message = MessageId::from_bits(1);
+        let called = |part: u32, call: &str, mark: &str| {
+            EventBody::from(ToolCalled {
+                message: message.clone(),
+                part,
+                attempt: 1,
+                call: CallId::new(call),
+                name: "bash".to_owned(),
+                input: json!({"command": format!("echo \"{mark} $TENURE_GUARDIAN\" >> {EFFECTS}")})
+                    .to_string(),
+                executed: false,
+                native: None,
+            })
+        };
+        let started = |call: &str| {
+            EventBody::from(ToolStarted {
+                message: message.clone(),
+                call: CallId::new(call),
+                generation: 0,
+            })
+        };
+        let succeeded = EventBody::from(ToolSucceeded {
+            message: message.clone(),
+            call: CallId::new("a"),
+            text: "ok".to_owned(),
+            title: String::new(),
+            metadata: serde_json::Value::Null,
+            cut: None,
+            native: None,
+        });
+        let bodies = [
+            called(0, "a", "00a"),
+            called(1, "b", "00b"),
+            started("a"),
+            started("b"),
+            succeeded,
+        ];
+        let numbered = bodies.into_iter().enumerate();
+        let event = |(seq, body): (usize, EventBody)| Event {
+            id: EventId::from_bits(seq as u128),
+            session: SessionId::from_bits(1),
+            seq: seq as u64,
+            epoch: Some(1),
+            created_ms: 0,
+            body,
+        };
+        numbered.map(event).collect()
+    }
+
+    #[test]
+    fn a_started_call_leaves_one_line_or_none_and_a_successful_one_leaves_one() {
+        assert_eq!(compare("00a g1\n00b g2\n", &log()), [] as [String; 0]);
+        assert_eq!(compare("00a g1\n", &log()), [] as [String; 0]);
+        let wrong = |text: &str| compare(text, &log()).join("; ");
+        assert!(
+            wrong("00a g1\n00a g3\n00b g2\n").contains("00a ran 2 times and was started 1 times")
+        );
+        assert!(wrong("00b g2\n").contains("00a succeeded 1 times and left 0 lines"));
+        assert!(wrong("00a g1\n00c g2\n").contains("00c ran 1 times and was started 0 times"));
+        assert!(wrong("00a g1\n00b g1\n").contains("g1 ran two commands"));
+        assert!(wrong("00a g1\nodd\n").contains("a line that no call writes"));
+    }
+}

@@ -198,3 +198,105 @@ async fn left(mark: &str) -> Result<Vec<String>> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tenure_core::event::body::*;
+    use tenure_core::{EventId, ExecutionId, ModelRef, SessionId};
+    use tenure_scripted::Vendor;
+
+    fn evidence() -> Evidence {
+        let input = MessageId::from_bits(7);
+        let kind = InputKind::User {
+            text: "do".to_owned(),
+            files: Vec::new(),
+        };
+        let bodies: [EventBody; 4] = [
+            InputAdmitted {
+                input: input.clone(),
+                kind,
+                delivery: Delivery::Steer,
+            }
+            .into(),
+            InputPromoted {
+                input: input.clone(),
+            }
+            .into(),
+            AttemptStarted {
+                message: MessageId::from_bits(1),
+                attempt: 1,
+                model: ModelRef {
+                    provider: "p".to_owned(),
+                    model: "m".to_owned(),
+                },
+                request_hash: String::new(),
+            }
+            .into(),
+            ExecutionSucceeded {
+                execution: ExecutionId::from_bits(1),
+            }
+            .into(),
+        ];
+        let event = |(seq, body): (usize, EventBody)| Event {
+            id: EventId::from_bits(seq as u128),
+            session: SessionId::from_bits(1),
+            seq: seq as u64,
+            epoch: Some(1),
+            created_ms: 0,
+            body,
+        };
+        Evidence {
+            events: bodies.into_iter().enumerate().map(event).collect(),
+            requests: vec![request(&format!("{}-1", MessageId::from_bits(1)))],
+            overlaps: Vec::new(),
+            claims: 0,
+            effects: 0,
+            workspace: PathBuf::new(),
+            mark: String::new(),
+            acknowledged: vec![input],
+            cuts: Vec::new(),
+        }
+    }
+
+    fn request(key: &str) -> Recorded {
+        Recorded {
+            number: 0,
+            vendor: Vendor::OpenaiChat,
+            path: String::new(),
+            headers: vec![("x-tenure-attempt".to_owned(), key.to_owned())],
+            body: Arc::default(),
+            verdict: Verdict::Accepted,
+            turn: None,
+            started: Duration::ZERO,
+            ended: None,
+        }
+    }
+
+    fn wrong(change: impl FnOnce(&mut Evidence)) -> String {
+        let mut evidence = evidence();
+        change(&mut evidence);
+        let mut wrong = Vec::new();
+        ends(&evidence, &mut wrong);
+        requests(&evidence, &mut wrong);
+        wrong.join("; ")
+    }
+
+    #[test]
+    fn each_broken_promise_is_named() {
+        assert_eq!(wrong(|_| {}), "");
+        assert!(wrong(|e| e.requests.push(e.requests[0].clone())).contains("was sent twice"));
+        assert!(wrong(|e| e.requests.push(request("msg_other-1"))).contains("is not in the log"));
+        assert!(wrong(|e| e.requests[0].headers.clear()).contains("names no attempt"));
+        assert!(wrong(|e| e.requests[0].verdict = Verdict::NoTurn).contains("was refused"));
+        assert!(wrong(|e| e.overlaps.push((0, 1))).contains("while 0 was under way"));
+        assert!(wrong(|e| e.claims = 1).contains("1 claim rows"));
+        assert!(wrong(|e| e.effects = 1).contains("1 effect rows"));
+        assert!(wrong(|e| drop(e.events.pop())).contains("ends with nothing"));
+        assert!(wrong(|e| drop(e.events.remove(1))).contains("is pending in a session at rest"));
+        assert!(
+            wrong(|e| e.acknowledged.push(MessageId::from_bits(8))).contains("was never promoted")
+        );
+    }
+}
