@@ -301,7 +301,7 @@ async fn a_lost_answer_changes_nothing() {
     store_fault(Fault::AnswerLost).await;
 }
 
-/// The store takes nothing for a while: nothing starts without its durable start, and the turn goes on after.
+/// The store loses most of its commits for a while: nothing starts without its durable start, and the turn goes on after.
 #[tokio::test]
 async fn a_store_that_is_away_for_a_while_is_waited_for() {
     let gate = Gate::shut();
@@ -312,7 +312,6 @@ async fn a_store_that_is_away_for_a_while_is_waited_for() {
     let first = bed.admit(&session, Prompt::steer("hi")).await;
     engine.run(&session);
     bed.until(&session, "attempt.started").await;
-    let before = bed.log(&session).await.len();
     let store = bed.store.clone();
     let away = tokio::spawn(async move {
         for _ in 0..300 {
@@ -322,10 +321,12 @@ async fn a_store_that_is_away_for_a_while_is_waited_for() {
     });
     gate.open();
     away.await.unwrap();
-    let meanwhile = bed.log(&session).await;
     let sent = bed.model.sent();
-    assert!(sent <= 2, "{sent} requests while nothing could be recorded");
-    assert!(meanwhile.len() >= before);
+    let started = bed.count(&session, "attempt.started").await;
+    assert!(
+        sent <= started,
+        "{sent} requests, {started} of them recorded"
+    );
     assert_eq!(outcome(&engine, &session, &first).await, Outcome::Succeeded);
     engine.idle().await;
     bed.assert_at_rest(&session).await;

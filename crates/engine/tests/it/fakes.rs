@@ -16,11 +16,11 @@ fn spec(name: &str) -> ToolSpec {
     }
 }
 
-fn said(text: &str) -> Result<ToolOutput, ToolError> {
-    Ok(ToolOutput {
+fn said(text: &str) -> ToolOutput {
+    ToolOutput {
         text: text.to_owned(),
         ..ToolOutput::default()
-    })
+    }
 }
 
 /// Says what it was given; panics or fails when told to.
@@ -43,7 +43,7 @@ impl Tool for Echo {
         if input["fail"] == json!(true) {
             return Err(ToolError::failed("as told"));
         }
-        said(input["say"].as_str().unwrap_or_default())
+        Ok(said(input["say"].as_str().unwrap_or_default()))
     }
 }
 
@@ -112,18 +112,18 @@ impl Tool for Held {
         let mut open = self.hold.open.subscribe();
         match self.manner {
             Manner::Obeys => tokio::select! {
-                _ = open.wait_for(|open| *open) => said("released"),
+                _ = open.wait_for(|open| *open) => Ok(said("released")),
                 () = cx.cancel.cancelled() => Err(ToolError::interrupted("the hold")),
             },
             Manner::Ignores => {
                 let _ = open.wait_for(|open| *open).await;
-                said("released")
+                Ok(said("released"))
             }
             Manner::Blocks => {
                 while !*open.borrow() {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
-                said("released")
+                Ok(said("released"))
             }
         }
     }
@@ -147,7 +147,7 @@ impl Tool for Asks {
     }
 
     async fn run(&self, _: ToolCx, _: Value) -> Result<ToolOutput, ToolError> {
-        said("done as allowed")
+        Ok(said("done as allowed"))
     }
 }
 
@@ -165,6 +165,6 @@ impl Tool for Where {
     }
 
     async fn run(&self, cx: ToolCx, _: Value) -> Result<ToolOutput, ToolError> {
-        said(&cx.workspace.display().to_string())
+        Ok(said(&cx.workspace.display().to_string()))
     }
 }

@@ -41,7 +41,10 @@ async fn steers_join_at_the_next_boundary_all_at_once_and_start_the_count_again(
     eventually("the tool", async || hold.begun() == 1).await;
     let second = bed.admit(&session, Prompt::steer("one more")).await;
     let third = bed.admit(&session, Prompt::steer("and this")).await;
-    assert_eq!(promoted(&bed.log(&session).await), [first.input.clone()]);
+    assert_eq!(
+        promoted(&bed.log(&session).await),
+        std::slice::from_ref(&first.input)
+    );
     hold.release();
     assert_eq!(outcome(&engine, &session, &third).await, Outcome::Succeeded);
     engine.idle().await;
@@ -138,7 +141,7 @@ async fn a_move_takes_its_turn_and_tools_run_at_the_new_place() {
     engine.idle().await;
     bed.assert_at_rest(&session).await;
     let there = there.canonicalize().unwrap().display().to_string();
-    assert_eq!(bed.last_results(), [there.clone()]);
+    assert_eq!(bed.last_results(), std::slice::from_ref(&there));
     let row = bed.store.session(&session).await.unwrap().unwrap();
     assert_eq!(row.generation, 1);
     assert_eq!(row.location.directory, there);

@@ -1,5 +1,7 @@
 //! Integration tests of the engine over a real store and a model in this process.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
 mod cases;
 mod checks;
 mod compaction;

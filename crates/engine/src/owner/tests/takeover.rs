@@ -114,10 +114,10 @@ fn continuation_faults(session: &SessionId, log: &[Event]) -> Vec<String> {
                     faults.push(format!("{}: {promoted:?} before the next step", event.seq));
                 }
             }
-            EventBody::ToolStarted(tool) => {
-                if !spawned.insert((tool.message.clone(), tool.call.clone())) {
-                    faults.push(format!("{}: {} spawned twice", event.seq, tool.call));
-                }
+            EventBody::ToolStarted(tool)
+                if !spawned.insert((tool.message.clone(), tool.call.clone())) =>
+            {
+                faults.push(format!("{}: {} spawned twice", event.seq, tool.call));
             }
             _ => {}
         }
