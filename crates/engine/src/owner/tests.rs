@@ -1,6 +1,7 @@
 //! Cancel everywhere: a drain is dropped at each of its polls, or meets an interrupt there, and what is left is
 //! settled by the supervisor's own code.
 
+mod faults;
 mod takeover;
 
 use super::*;
