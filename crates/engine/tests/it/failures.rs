@@ -316,6 +316,7 @@ async fn a_store_that_is_away_for_a_while_is_waited_for() {
     let away = tokio::spawn(async move {
         for _ in 0..300 {
             store.fail_next_commit(Fault::CommitLost);
+            // tidy: sleep ok because it is how long the store stays away, and nothing waits for it
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     });

@@ -121,6 +121,7 @@ impl Tool for Held {
             }
             Manner::Blocks => {
                 while !*open.borrow() {
+                    // tidy: sleep ok because this tool has to block its thread
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
                 Ok(said("released"))
@@ -166,5 +167,40 @@ impl Tool for Where {
 
     async fn run(&self, cx: ToolCx, _: Value) -> Result<ToolOutput, ToolError> {
         Ok(said(&cx.workspace.display().to_string()))
+    }
+}
+
+/// Appends a line to a file in the workspace, then runs until it is released.
+pub struct Line(Hold);
+
+impl Line {
+    pub fn new() -> (Self, Hold) {
+        let (_, hold) = Held::new(Manner::Ignores);
+        (Self(hold.clone()), hold)
+    }
+}
+
+#[async_trait]
+impl Tool for Line {
+    fn spec(&self) -> ToolSpec {
+        spec("line")
+    }
+
+    fn access(&self, _: &ToolCx, _: &Value) -> Result<Vec<Access>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn run(&self, cx: ToolCx, _: Value) -> Result<ToolOutput, ToolError> {
+        use std::io::Write;
+        let mut file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(cx.workspace.join("lines"))
+            .map_err(|e| ToolError::io("opening lines", e))?;
+        writeln!(file, "{}", cx.call).map_err(|e| ToolError::io("writing lines", e))?;
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
+        let mut open = self.0.open.subscribe();
+        let _ = open.wait_for(|open| *open).await;
+        Ok(said("written"))
     }
 }

@@ -8,7 +8,7 @@ use tenure_engine::*;
 use tenure_store::{Interrupted, SessionState, Store};
 
 #[tokio::test]
-async fn two_told_to_run_one_session_make_one_set_of_requests() {
+async fn bc_s_014_two_told_to_run_one_session_make_one_set_of_requests() {
     let (tool, hold) = Held::new(Manner::Obeys);
     let bed = Bed::new([Play::Answer(calls([call("a", "hold", "{}")]))]).with_tool(tool);
     let other = bed.reopen();
@@ -135,7 +135,7 @@ async fn one_that_was_not_asked_leaves_it_and_one_that_takes_any_finds_it() {
 /// A node that is declared dead while it works (a closed lid, a paused machine): what it does then changes
 /// nothing, and it comes back as a new incarnation.
 #[tokio::test]
-async fn a_deposed_owner_writes_nothing_and_comes_back() {
+async fn bc_s_012_a_deposed_owner_writes_nothing_and_comes_back() {
     let gate = Gate::shut();
     let mut bed = Bed::new([Play::Gated(
         half("old"),

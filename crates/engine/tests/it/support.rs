@@ -553,6 +553,7 @@ pub fn words(request: &Request) -> String {
 pub async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !done().await {
+            // tidy: sleep ok because it is the pause between looks at a condition that no event tells of
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
