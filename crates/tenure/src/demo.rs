@@ -1,1 +1,5 @@
-//! The demonstration's parts: a small project, its scripted model, and the checks on the log.
+//! The demonstration's parts: a small project, its scripted model, the processes, and the checks on the log.
+
+pub mod checks;
+pub mod stage;
+pub mod timeline;

@@ -8,13 +8,17 @@ use crate::node::{self, Role};
 use crate::store;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_core::{ExecutionId, SessionId};
 use tenure_engine::{Approvals, Scope};
 use tenure_store::{Interrupted, SqliteStore, Store};
 
-/// Settling for a dead owner is quick; more than this is left to others.
-const SETTLE_WITHIN: Duration = Duration::from_secs(5);
+/// A living owner settles in much less; after this somebody else looks whether it lives.
+const OWNER_SETTLES_WITHIN: Duration = Duration::from_millis(1_000);
+/// Settling for a dead owner is quick; a silent one is judged after its lease. More than this is left to others.
+const SETTLE_WITHIN: Duration = Duration::from_secs(10);
+/// A hint of a change may be lost: look again after this.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Interrupts.
 pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResult {
@@ -40,7 +44,7 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
             "accepted",
             "interrupt accepted; its owner stops now".to_owned(),
             Some(*seq),
-            false,
+            true,
         ),
         Interrupted::Accepted { seq, .. } => (
             "after_takeover",
@@ -78,10 +82,33 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
     } else {
         print(&format!("{sentence}\n"))?;
     }
-    if settle {
+    // A living owner needs no help; one that was killed without a word is found out here.
+    if settle && !settled(store.as_ref(), &row.id, OWNER_SETTLES_WITHIN).await? {
         return take_over(&config, store, &row.id, args.json).await;
     }
     Ok(())
+}
+
+/// Waits until the session's claim is gone.
+async fn settled(store: &dyn Store, session: &SessionId, limit: Duration) -> CliResult<bool> {
+    let mut changes = store.watch(session);
+    let began = Instant::now();
+    loop {
+        changes.borrow_and_update();
+        if store
+            .claims()
+            .await?
+            .iter()
+            .all(|claim| &claim.session != session)
+        {
+            return Ok(true);
+        }
+        if began.elapsed() >= limit {
+            return Ok(false);
+        }
+        // A change that comes is looked at at once.
+        let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+    }
 }
 
 /// Any node may settle an interrupt for an owner that is gone: this one does.
@@ -99,31 +126,12 @@ async fn take_over(
     };
     let engine = node::start(config, store.clone(), &role).await?;
     engine.run(session);
-    let mut changes = store.watch(session);
-    let settled = tokio::time::timeout(SETTLE_WITHIN, async {
-        loop {
-            changes.borrow_and_update();
-            if store
-                .claims()
-                .await?
-                .iter()
-                .all(|claim| &claim.session != session)
-            {
-                return CliResult::Ok(());
-            }
-            let _ = tokio::time::timeout(Duration::from_millis(200), changes.changed()).await;
-        }
-    })
-    .await;
+    let done = settled(store.as_ref(), session, SETTLE_WITHIN).await;
     engine.forget(session);
     engine.shutdown_now().await?;
-    match settled {
-        Ok(done) => done?,
-        Err(_) => return Ok(()),
-    }
-    if quiet {
-        Ok(())
-    } else {
-        print("taken over and settled\n")
+    match (done?, quiet) {
+        (_, true) => Ok(()),
+        (true, false) => print("its owner was gone: taken over and settled\n"),
+        (false, false) => print("its owner is silent; whoever takes the session over settles it\n"),
     }
 }

@@ -45,6 +45,7 @@ enum Last {
     Nothing,
     Prompt,
     Text,
+    Thought,
     Tool,
     Mark,
 }
@@ -196,7 +197,7 @@ impl Transcript {
         let lines = self
             .fragment(message, *part, *kind)
             .map(|f| f.live(*offset, text));
-        self.block(Last::Text, lines.unwrap_or_default())
+        self.block(kind_of(*kind), lines.unwrap_or_default())
     }
 
     /// Everything that is held back, when nothing more will come.
@@ -205,12 +206,10 @@ impl Transcript {
         keys.sort();
         let mut out = Vec::new();
         for key in keys {
-            let lines = self
-                .fragments
-                .remove(&key)
-                .map(Fragment::finish)
-                .unwrap_or_default();
-            out.extend(self.block(Last::Text, lines));
+            if let Some(fragment) = self.fragments.remove(&key) {
+                let kind = kind_of(fragment.kind());
+                out.extend(self.block(kind, fragment.finish()));
+            }
         }
         out
     }
@@ -235,8 +234,12 @@ impl Transcript {
 
     fn chunk(&mut self, chunk: &FragmentChunk) -> Vec<String> {
         let key = (chunk.message.clone(), chunk.part);
-        let lines = self.fragments.get_mut(&key).map(|f| f.durable(&chunk.text));
-        self.block(Last::Text, lines.unwrap_or_default())
+        let Some(fragment) = self.fragments.get_mut(&key) else {
+            return Vec::new();
+        };
+        let kind = kind_of(fragment.kind());
+        let lines = fragment.durable(&chunk.text);
+        self.block(kind, lines)
     }
 
     fn fragment_ended(&mut self, end: &FragmentEnded) -> Vec<String> {
@@ -244,8 +247,8 @@ impl Transcript {
             return Vec::new();
         };
         let shown = fragment.shown();
-        let lines = fragment.finish();
-        let mut out = self.block(Last::Text, lines);
+        let kind = kind_of(fragment.kind());
+        let mut out = self.block(kind, fragment.finish());
         if end.superseded && shown {
             out.extend(self.mark(
                 Style::dim(),
@@ -374,6 +377,13 @@ impl Transcript {
         }
         self.last = kind;
         lines
+    }
+}
+
+fn kind_of(kind: FragmentKind) -> Last {
+    match kind {
+        FragmentKind::Text => Last::Text,
+        FragmentKind::Reasoning => Last::Thought,
     }
 }
 

@@ -9,6 +9,7 @@ use tenure_core::event::body::FragmentKind;
 
 /// A fragment that has not ended.
 pub struct Fragment {
+    kind: FragmentKind,
     sink: Sink,
     /// Bytes that were handed on.
     seen: u64,
@@ -48,10 +49,16 @@ impl Fragment {
             },
         };
         Self {
+            kind,
             sink,
             seen: 0,
             durable: 0,
         }
+    }
+
+    /// What it holds.
+    pub fn kind(&self) -> FragmentKind {
+        self.kind
     }
 
     /// Something of it was handed on.
@@ -100,7 +107,7 @@ impl Fragment {
                     Some(end) => {
                         let rest = held.split_off(end + 1);
                         let whole = std::mem::replace(held, rest);
-                        painted(whole.trim_end_matches('\n'), *style, *look)
+                        painted(whole.strip_suffix('\n').unwrap_or(&whole), *style, *look)
                     }
                     None => Vec::new(),
                 }

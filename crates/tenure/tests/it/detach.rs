@@ -1,0 +1,93 @@
+//! Background nodes: `--detach`, and a terminal that closes.
+
+use crate::support::*;
+
+const WAITS: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+skip_if_contains = "WAITED"
+part = [{ call = { name = "bash", input = { command = "touch started; while [ ! -e go ]; do sleep 0.02; done; echo WAIT$(echo ED)" } } }]
+[[turn]]
+part = [{ text = "Finished in the background." }]
+"#;
+
+fn nodes_gone(place: &Place) {
+    // A node that has left holds no socket beside the store.
+    let folder = place.path("home/.local/share/tenure/tenure.db.nodes");
+    wait("the background node's end", || {
+        let sockets = std::fs::read_dir(&folder).unwrap().filter_map(Result::ok);
+        let left = sockets
+            .filter(|e| e.path().extension().is_some_and(|x| x == "sock"))
+            .count();
+        (left == 0).then_some(())
+    });
+}
+
+#[test]
+fn real_detach_returns_at_once_and_a_node_finishes() {
+    let place = Place::new(WAITS);
+    let out = place.run(&["run", "go", "--detach"]).exits(0);
+    let session = out.stdout.trim().to_owned();
+    assert_eq!(session, place.only_session());
+    wait_for_file(&place.path("project/started"));
+    assert_eq!(place.row(&session)["state"], "owned");
+    assert_eq!(place.row(&session)["node"], "node");
+    let follower = place.start(&["log", &session, "--follow", "--until-idle"]);
+    place.write("project/go", "");
+    let out = finish(follower).exits(0);
+    assert_eq!(out.stdout, "Finished in the background.\n");
+    nodes_gone(&place);
+    use std::os::unix::fs::PermissionsExt;
+    let log = std::fs::metadata(place.path("home/.local/state/tenure/node.log")).unwrap();
+    assert_eq!(log.permissions().mode() & 0o777, 0o600);
+}
+
+const TWO_STEPS: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+skip_if_contains = "STEP-ONE"
+part = [{ call = { name = "bash", input = { command = "touch started; while [ ! -e go ]; do sleep 0.02; done; echo STEP-$(echo ONE)" } } }]
+[[turn]]
+skip_if_contains = "STEP-TWO"
+part = [{ call = { name = "bash", input = { command = "while [ ! -e on ]; do sleep 0.02; done; echo STEP-$(echo TWO)" } } }]
+[[turn]]
+part = [{ text = "Finished after the hang-up." }]
+"#;
+
+#[test]
+fn real_a_closed_terminal_hands_over_to_a_node() {
+    let place = Place::new(TWO_STEPS);
+    let child = place.start(&["run", "go"]);
+    wait_for_file(&place.path("project/started"));
+    let session = place.only_session();
+    signal(&child, "HUP");
+    // The safe boundary comes when the call under way has ended.
+    place.write("project/go", "");
+    let out = finish(child).exits(0);
+    assert_eq!(out.stdout, "");
+    wait("the node", || {
+        (place.row(&session)["node"] == "node").then_some(())
+    });
+    place.write("project/on", "");
+    place.wait_for_event(&session, "execution.succeeded");
+    // A hand-over is no crash: nothing was repeated, nothing is unknown.
+    let events = place.events(&session);
+    assert!(
+        !events
+            .iter()
+            .any(|e| e["data"]["failure"] == "outcome_unknown"),
+        "{events:?}"
+    );
+    let types: Vec<_> = events
+        .iter()
+        .map(|e| (e["epoch"].as_u64(), e["type"].as_str()))
+        .collect();
+    let started = types
+        .iter()
+        .filter(|(_, t)| *t == Some("tool.started"))
+        .count();
+    assert_eq!(started, 2, "{types:#?}");
+    nodes_gone(&place);
+}

@@ -1,0 +1,87 @@
+//! `tenure doctor` finds what is broken and says what to do.
+
+use crate::support::*;
+
+#[test]
+fn everything_is_well_in_a_good_place() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "x"]).exits(0);
+    let out = place.run(&["doctor", "--json"]).exits(0);
+    let checks = out.lines().remove(0)["checks"].as_array().unwrap().clone();
+    assert!(
+        checks.iter().all(|c| c["result"] == "good"),
+        "{}",
+        out.stdout
+    );
+    let names: Vec<_> = checks
+        .iter()
+        .map(|c| c["check"].as_str().unwrap())
+        .collect();
+    for name in [
+        "configuration",
+        "permissions",
+        "model",
+        "store",
+        "provider",
+        "tools",
+    ] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    // It costs nothing: no request that a model would answer.
+    assert_eq!(
+        place
+            .model()
+            .requests()
+            .iter()
+            .filter(|r| r.turn.is_some())
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn what_is_broken_is_said_with_the_next_step() {
+    let place = Place::bare();
+    let out = place.run(&["doctor"]).exits(1);
+    assert!(
+        out.stdout.contains("tenure config --example"),
+        "{}",
+        out.stdout
+    );
+    place.write_config(
+        "default_model = \"p/m\"\n[providers.p]\nprotocol = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key_env = \"UNSET\"\n",
+    );
+    let out = place.run(&["doctor", "--offline"]).exits(1);
+    assert!(out.stdout.contains("UNSET is not set"), "{}", out.stdout);
+    place.write_config("nonsense = 1\n");
+    let out = place.run(&["doctor"]).exits(1);
+    assert!(
+        out.stdout.contains("unknown key `nonsense`"),
+        "{}",
+        out.stdout
+    );
+    assert!(!place.store().exists());
+}
+
+#[test]
+fn a_wrong_path_and_a_refused_connection_are_told_apart() {
+    let place = Place::new(HELLO);
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    place.write_config(&config.replace("/v1\"", "/v9\""));
+    let out = place.run(&["doctor"]).exits(1);
+    assert!(out.stdout.contains("/v1"), "{}", out.stdout);
+    place.write_config(&config.replace(&place.model().addr().port().to_string(), "9"));
+    let out = place.run(&["doctor"]).exits(1);
+    assert!(out.stdout.contains("✗ provider"), "{}", out.stdout);
+}
+
+#[test]
+fn bc_s_126_files_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new(HELLO);
+    place.run(&["run", "x"]).exits(0);
+    let mode =
+        |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(place.store()), 0o600);
+    assert_eq!(mode(place.store().parent().unwrap().to_owned()), 0o700);
+}

@@ -1,0 +1,136 @@
+//! Export and import: secrets masked unless asked otherwise, a round trip, and nothing half imported.
+
+use crate::support::*;
+
+const SCRIPT: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+skip_if_contains = "DB_PASSWORD"
+part = [{ text = "Reading the settings." }, { call = { name = "read", input = { path = ".env" } } }]
+[[turn]]
+chunk_delay_ms = 1
+chunk_size = 3
+part = [{ text = "The key is sk-proj-abcdefghijklmnop1234 and that is all." }]
+"#;
+
+const ENV: &str = "OPENAI_API_KEY=sk-proj-abcdefghijklmnop1234\nDB_PASSWORD=hunter2hunter2\nAWS=AKIAIOSFODNN7EXAMPLE\n\
+                   GH=ghp_abcdefghijklmnopqrstuvwxyz0123456789\nSLACK=xoxb-1234567890-abcdef\nURL=https://me:passw0rd@host/\n\
+                   -----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----\n";
+
+const SECRETS: [&str; 7] = [
+    "abcdefghijklmnop1234",
+    "hunter2hunter2",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_abcdef",
+    "xoxb-12345",
+    "passw0rd",
+    "MIIEvQIBADANBg",
+];
+
+fn place_with_secrets() -> (Place, String) {
+    let place = Place::new(SCRIPT);
+    place.write("project/.env", ENV);
+    place
+        .run(&[
+            "run",
+            "what is in .env? mine is ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+            "--allow-all",
+        ])
+        .exits(0);
+    let session = place.only_session();
+    (place, session)
+}
+
+#[test]
+fn bc_s_125_secrets_are_masked_with_a_count_and_the_export_stays_importable() {
+    let (place, session) = place_with_secrets();
+    let out = place.run(&["export", &session]).exits(0);
+    for secret in SECRETS {
+        assert!(!out.stdout.contains(secret), "{secret} in {}", out.stdout);
+    }
+    let header = out.lines().remove(0);
+    assert_eq!(
+        (header["tenure_export"].as_u64(), header["masked"].as_bool()),
+        (Some(1), Some(true))
+    );
+    let count = header["masked_count"].as_u64().unwrap();
+    assert!(count >= 9, "{count}");
+    assert!(
+        out.stderr.contains(&format!("{count} secret(s) masked")),
+        "{}",
+        out.stderr
+    );
+    let other = Place::new(HELLO);
+    other.write("x.jsonl", &out.stdout);
+    let file = other.path("x.jsonl");
+    let imported = other.run(&["import", file.to_str().unwrap()]).exits(0);
+    assert!(
+        imported.stdout.contains("with secrets masked"),
+        "{}",
+        imported.stdout
+    );
+    let shown = other.run(&["show", &session]).exits(0);
+    assert!(
+        shown
+            .stdout
+            .contains("The key is [masked] and that is all."),
+        "{}",
+        shown.stdout
+    );
+    // It can be gone on with, in a folder that exists here.
+    other
+        .run(&["run", "on", "--session", &session, "--cwd", "."])
+        .exits(0);
+}
+
+#[test]
+fn a_raw_export_round_trips_exactly() {
+    let (place, session) = place_with_secrets();
+    let file = place.path("raw.jsonl");
+    let out = place
+        .run(&["export", &session, "--raw", "-o", file.to_str().unwrap()])
+        .exits(0);
+    assert!(out.stderr.contains("left as they are"), "{}", out.stderr);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(SECRETS.iter().all(|s| text.contains(s)), "{text}");
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(
+        std::fs::metadata(&file).unwrap().permissions().mode() & 0o077,
+        0
+    );
+    let other = Place::new(HELLO);
+    other.run(&["import", file.to_str().unwrap()]).exits(0);
+    assert_eq!(other.events(&session), place.events(&session));
+    assert_eq!(other.row(&session)["cost"], place.row(&session)["cost"]);
+    // Importing starts nothing, and again is harmless.
+    assert_eq!(other.model().requests().len(), 0);
+    let again = other.run(&["import", file.to_str().unwrap()]).exits(0);
+    assert!(again.stdout.contains("0 events new"), "{}", again.stdout);
+}
+
+#[test]
+fn nothing_is_half_imported() {
+    let (place, session) = place_with_secrets();
+    let export = place.run(&["export", &session]).exits(0).stdout;
+    let lines: Vec<&str> = export.lines().collect();
+    let other = Place::new(HELLO);
+    for (name, text) in [
+        ("cut", lines[..lines.len() - 1].join("\n")),
+        ("gap", [&lines[..3], &lines[4..]].concat().join("\n")),
+        ("foreign", "hello\n".to_owned()),
+        ("empty", String::new()),
+    ] {
+        other.write(name, &text);
+        let out = other
+            .run(&["import", other.path(name).to_str().unwrap()])
+            .exits(2);
+        assert!(
+            out.stderr.contains("nothing was imported") || out.stderr.contains("export it again"),
+            "{}",
+            out.stderr
+        );
+        assert!(!other.store().exists(), "{name}");
+    }
+    other.run(&["import", "nowhere.jsonl"]).exits(2);
+}

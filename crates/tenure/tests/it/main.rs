@@ -1,0 +1,16 @@
+// Tests of the built program from outside: processes, files, exit codes, and a scripted model over real HTTP.
+
+mod bad_input;
+mod configuration;
+mod detach;
+mod doctor;
+mod endings;
+mod export;
+mod json;
+mod permissions;
+mod real;
+mod running;
+mod showing;
+mod support;
+mod terminal;
+mod trust;

@@ -1,0 +1,190 @@
+//! Real processes and real signals: kill, takeover, Ctrl-C, and the demonstration.
+
+use crate::support::*;
+use std::process::Command;
+
+const WAITS: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+skip_if_contains = "Outcome unknown:"
+part = [{ text = "I begin." }, { call = { name = "bash", input = { command = "echo $$ > pid; sleep 600 & sleep 600" } } }]
+[[turn]]
+part = [{ text = "Recovered." }]
+"#;
+
+fn alive(pid: &str) -> bool {
+    Command::new("kill")
+        .args(["-0", pid])
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+fn pid(place: &Place) -> String {
+    wait("the command's pid", || {
+        let text = std::fs::read_to_string(place.path("project/pid")).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    })
+}
+
+#[test]
+fn real_a_killed_run_is_resumed_by_another_process() {
+    let place = Place::new(WAITS);
+    let mut child = place.start(&["run", "go"]);
+    let pid = pid(&place);
+    let session = place.only_session();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait("the death of the killed run's tools", || {
+        (!alive(&pid)).then_some(())
+    });
+    let row = place.row(&session);
+    assert!(
+        row["state"] == "claimable" || row["state"] == "waiting",
+        "{row}"
+    );
+    let out = place.run(&["resume", &session]).exits(0);
+    assert_eq!(out.stdout, "Recovered.\n");
+    let events = place.events(&session);
+    let started = events
+        .iter()
+        .filter(|e| e["type"] == "tool.started")
+        .count();
+    assert_eq!(started, 1);
+    assert!(
+        events
+            .iter()
+            .any(|e| e["data"]["failure"] == "outcome_unknown")
+    );
+    assert_eq!(place.row(&session)["state"], "idle");
+}
+
+#[test]
+fn real_resume_all_takes_what_was_left_behind() {
+    let place = Place::new(WAITS);
+    let mut child = place.start(&["run", "go"]);
+    pid(&place);
+    let session = place.only_session();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let out = place.run(&["resume", "--all"]).exits(0);
+    assert!(
+        out.stdout.contains(&format!("{session} ended")),
+        "{}",
+        out.stdout
+    );
+    assert_eq!(place.row(&session)["last_outcome"], "succeeded");
+}
+
+#[test]
+fn real_an_interrupt_of_a_dead_owners_session_is_settled() {
+    let place = Place::new(WAITS);
+    let mut child = place.start(&["run", "go"]);
+    pid(&place);
+    let session = place.only_session();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let out = place.run(&["interrupt", &session]).exits(0);
+    assert!(
+        out.stdout.contains("interrupt") || out.stdout.contains("stopped"),
+        "{}",
+        out.stdout
+    );
+    let row = wait("the settlement", || {
+        let row = place.row(&session);
+        (row["state"] == "idle").then_some(row)
+    });
+    assert_eq!(row["last_outcome"], "interrupted");
+    assert_eq!(place.model().requests().len(), 1);
+}
+
+#[test]
+fn real_ctrl_c_interrupts_durably_and_kills_the_tool() {
+    let place = Place::new(WAITS);
+    let child = place.start(&["run", "go"]);
+    let pid = pid(&place);
+    let session = place.only_session();
+    signal(&child, "INT");
+    finish(child).exits(130);
+    assert!(!alive(&pid), "the tool's process lives on");
+    let types = place.types(&session);
+    assert_eq!(
+        types.last().map(String::as_str),
+        Some("execution.interrupted")
+    );
+    assert!(types.contains(&"interrupt.requested".to_owned()));
+}
+
+const ENDS_WHEN_TOLD: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+skip_if_contains = "TOLD-TO"
+part = [{ call = { name = "bash", input = { command = "echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done; echo TOLD-$(echo TO)" } } }]
+[[turn]]
+part = [{ text = "Recovered." }]
+"#;
+
+#[test]
+fn real_a_terminated_run_leaves_the_session_to_others() {
+    let place = Place::new(ENDS_WHEN_TOLD);
+    let child = place.start(&["run", "go"]);
+    pid(&place);
+    let session = place.only_session();
+    signal(&child, "TERM");
+    place.write("project/go", "");
+    let out = finish(child).exits(130);
+    assert!(out.stderr.contains("tenure resume"), "{}", out.stderr);
+    assert_eq!(place.row(&session)["state"], "claimable");
+    let out = place.run(&["resume", &session]).exits(0);
+    assert_eq!(out.stdout, "Recovered.\n");
+}
+
+#[test]
+fn real_the_demonstration_keeps_all_promises() {
+    let place = Place::bare();
+    let out = place.run(&["demo"]).exits(0);
+    assert!(out.stdout.contains("scripted"), "{}", out.stdout);
+    for promise in [
+        "✓ P1",
+        "✓ P2",
+        "✓ P3",
+        "✓ P4",
+        "✓ P5",
+        "SIGKILL",
+        "All promises kept",
+    ] {
+        assert!(out.stdout.contains(promise), "{promise} in {}", out.stdout);
+    }
+    assert!(
+        !place.path("home").exists(),
+        "the demonstration touched the user's own folders"
+    );
+}
+
+#[test]
+fn real_the_scripted_model_serves_until_it_is_told_to_stop() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::bare();
+    place.write("s.toml", HELLO);
+    let mut child = place.start(&[
+        "scripted-model",
+        "--script",
+        place.path("s.toml").to_str().unwrap(),
+    ]);
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    place.write_config(&format!(
+        "default_model = \"p/m\"\n[providers.p]\nprotocol = \"openai-responses\"\nbase_url = \"{}\"\n",
+        line["base_url"].as_str().unwrap()
+    ));
+    let out = place.run(&["run", "hi"]).exits(0);
+    assert_eq!(out.stdout, "Hello from the model.\n");
+    signal(&child, "TERM");
+    finish(child).exits(0);
+}
