@@ -252,10 +252,13 @@ pub async fn finish(
     match end {
         End::Left => node::leave(engine, LEAVE_WITHIN).await,
         End::HangUp => {
-            if let Err(error) = background::spawn(config, &[session.as_str()], false) {
-                tracing::error!(%error, "no background node; the session stays claimable");
-            }
-            engine.shutdown().await?;
+            // The drain begins first, so that nothing new starts here once the node is there.
+            let (left, ()) = tokio::join!(engine.shutdown(), async {
+                if let Err(error) = background::spawn(config, &[session.as_str()], false) {
+                    tracing::error!(%error, "no background node; the session stays claimable");
+                }
+            });
+            left?;
         }
         _ => engine.shutdown().await?,
     }

@@ -12,15 +12,18 @@ part = [{ call = { name = "bash", input = { command = "touch started; while [ ! 
 part = [{ text = "Finished in the background." }]
 "#;
 
-fn nodes_gone(place: &Place) {
-    // A node that has left holds no socket beside the store.
+/// A node that has left holds no socket beside the store.
+fn sockets(place: &Place) -> usize {
     let folder = place.path("home/.local/share/tenure/tenure.db.nodes");
+    let files = std::fs::read_dir(folder).unwrap().filter_map(Result::ok);
+    files
+        .filter(|e| e.path().extension().is_some_and(|x| x == "sock"))
+        .count()
+}
+
+fn nodes_gone(place: &Place) {
     wait("the background node's end", || {
-        let sockets = std::fs::read_dir(&folder).unwrap().filter_map(Result::ok);
-        let left = sockets
-            .filter(|e| e.path().extension().is_some_and(|x| x == "sock"))
-            .count();
-        (left == 0).then_some(())
+        (sockets(place) == 0).then_some(())
     });
 }
 
@@ -63,6 +66,8 @@ fn real_a_closed_terminal_hands_over_to_a_node() {
     wait_for_file(&place.path("project/started"));
     let session = place.only_session();
     signal(&child, "HUP");
+    // The node is started once nothing new starts here.
+    wait("the node's socket", || (sockets(&place) == 2).then_some(()));
     // The safe boundary comes when the call under way has ended.
     place.write("project/go", "");
     let out = finish(child).exits(0);

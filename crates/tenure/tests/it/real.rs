@@ -142,6 +142,50 @@ fn real_a_terminated_run_leaves_the_session_to_others() {
     assert_eq!(out.stdout, "Recovered.\n");
 }
 
+/// Each time the model is asked, it asks for a command that kills the process that runs the session.
+const POISON: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+when_request = "be good"
+part = [{ text = "I am good." }]
+[[turn]]
+part = [{ call = { name = "bash", input = { command = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)" } } }]
+"#;
+
+#[test]
+fn real_a_session_that_kills_its_owners_is_set_aside_until_it_is_released() {
+    let place = Place::new(POISON);
+    let out = place.run(&["run", "go"]);
+    assert_eq!(out.code, -1, "killed by its own tool: {out:?}");
+    let session = place.only_session();
+    let codes: Vec<i32> = (0..4)
+        .map(|_| place.run(&["resume", &session]).code)
+        .take_while(|code| *code == -1)
+        .collect();
+    assert!(codes.len() <= 2, "{codes:?}");
+    let out = place.run(&["resume", &session]).exits(3);
+    assert!(
+        out.stderr.contains("set aside") && out.stderr.contains("tenure release"),
+        "{}",
+        out.stderr
+    );
+    assert_eq!(place.row(&session)["state"], "quarantined");
+    assert!(
+        place.model().requests().len() <= 3,
+        "a turn was paid for after it was set aside"
+    );
+    // What is said to it meanwhile is kept, and delivered once it is released.
+    let out = place
+        .run(&["run", "be good", "--session", &session])
+        .exits(3);
+    assert!(out.stderr.contains("set aside"), "{}", out.stderr);
+    assert_eq!(place.row(&session)["pending"], 1);
+    place.run(&["release", &session]).exits(0);
+    let out = place.run(&["resume", &session]).exits(0);
+    assert_eq!(out.stdout, "I am good.\n");
+}
+
 #[test]
 fn real_the_demonstration_keeps_all_promises() {
     let place = Place::bare();
