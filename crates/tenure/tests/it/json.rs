@@ -91,3 +91,32 @@ fn live_text_comes_before_or_with_its_durable_text_and_adds_up_to_it() {
     );
     assert_eq!(text("live", &["text"]), "one two three four five six");
 }
+
+#[test]
+fn the_description_names_every_event_type_and_kind() {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md"))
+            .unwrap();
+    for (name, version) in tenure_core::EventBody::KNOWN {
+        assert!(
+            text.contains(&format!("`{name}`")),
+            "docs/events.md lacks {name}"
+        );
+        assert_eq!(*version, 1, "docs/events.md describes version 1 of {name}");
+    }
+    for kind in [
+        "session",
+        "event",
+        "live",
+        "synced",
+        "result",
+        "delta",
+        "tool_output",
+        "lagged",
+    ] {
+        assert!(
+            text.contains(&format!("`{kind}`")),
+            "docs/events.md lacks {kind}"
+        );
+    }
+}
