@@ -8,7 +8,8 @@ mod table;
 mod turns;
 mod usage;
 
-pub use server::serve;
+pub use server::{SERVE, serve};
+pub use usage::{MEASURE, measure_here};
 
 use anyhow::{Context, Result};
 use std::path::Path;

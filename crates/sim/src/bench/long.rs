@@ -46,14 +46,17 @@ impl Session {
         let wrong = checker::check(&events);
         ensure!(wrong.is_empty(), "the made-up log is wrong: {}", wrong[0]);
         let file = place.workspace().join("long.jsonl");
-        let mut text = String::new();
+        let head = json!({
+            "tenure_export": 1, "session": events[0].session, "events": events.len(), "masked": false, "created_ms": 0
+        });
+        let mut text = format!("{head}\n");
         for event in &events {
             text.push_str(&serde_json::to_string(&EventRecord::from(event))?);
             text.push('\n');
         }
         std::fs::write(&file, text)?;
         let path = file.to_str().context("a temporary path is text")?;
-        measure(&mut place.blocking(&["import", path])).context("the import")?;
+        measure(&place.blocking(&["import", path])).context("the import")?;
         let session = Self {
             server: server.into(),
             place,
@@ -67,13 +70,12 @@ impl Session {
     pub fn open(&self) -> Result<Opened> {
         let load = self.load()?;
         let id = self.session.as_str();
-        let ran = measure(&mut self.place.blocking(&[
-            "run",
-            "--allow-all",
-            "--session",
-            id,
-            "And now?",
-        ]))?;
+        let ran =
+            measure(
+                &self
+                    .place
+                    .blocking(&["run", "--allow-all", "--session", id, "And now?"]),
+            )?;
         let seen = self.server.borrow_mut().requests()?;
         let last = seen.last().context("the run sent a request")?;
         let request = Duration::from_nanos(last.started_ns.saturating_sub(ran.started_ns));

@@ -28,7 +28,7 @@ pub(super) fn one_turn(tenure: &Path) -> Result<OneTurn> {
         json!({"version": 1, "turns": [], "fallback": {"parts": [{"text": "It is done."}]}});
     let server = Server::start(&script)?;
     let place = Place::new(tenure, &server.base_url, "openai-chat")?;
-    let run = || measure(&mut place.blocking(&["run", "--allow-all", "Say one word."]));
+    let run = || measure(&place.blocking(&["run", "--allow-all", "Say one word."]));
     let fresh = run()?;
     let mut again = (0..AGAIN).map(|_| run()).collect::<Result<Vec<_>>>()?;
     again.sort_by_key(|one| one.wall);
@@ -55,7 +55,7 @@ pub(super) fn tool_script() -> serde_json::Value {
 pub(super) fn tool_turns(tenure: &Path) -> Result<ToolTurns> {
     let mut server = Server::start(&tool_script())?;
     let place = Place::new(tenure, &server.base_url, "openai-chat")?;
-    let measured = measure(&mut place.blocking(&["run", "--allow-all", "Call it fifty times."]))?;
+    let measured = measure(&place.blocking(&["run", "--allow-all", "Call it fifty times."]))?;
     let seen = server.requests()?;
     ensure!(
         seen.len() == TOOL_TURNS + 1,
@@ -78,5 +78,5 @@ pub(super) fn deltas(tenure: &Path) -> Result<Measured> {
     let script = json!({"version": 1, "turns": [], "fallback": {"parts": [text]}});
     let server = Server::start(&script)?;
     let place = Place::new(tenure, &server.base_url, "openai-chat")?;
-    measure(&mut place.blocking(&["run", "--allow-all", "Say many words."]))
+    measure(&place.blocking(&["run", "--allow-all", "Say many words."]))
 }

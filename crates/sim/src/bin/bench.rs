@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
-use tenure_sim::bench::{GROUPS, Options, run, serve};
+use tenure_sim::bench::{GROUPS, MEASURE, Options, SERVE, measure_here, run, serve};
 
 fn main() -> ExitCode {
     match work() {
@@ -16,19 +16,20 @@ fn main() -> ExitCode {
 
 /// A missed target is no failure: the table says it, and a busy machine misses them all.
 fn work() -> Result<()> {
-    let mut arguments = std::env::args().skip(1).peekable();
-    if arguments
-        .next_if(|argument| argument == "--serve")
-        .is_some()
-    {
-        return serve(&arguments.next().context("which script?")?);
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|argument| argument == SERVE).is_some() {
+        let script = arguments.next().context("which script?")?;
+        return serve(script.to_str().context("a script is text")?);
+    }
+    if arguments.next_if(|argument| argument == MEASURE).is_some() {
+        return measure_here(arguments);
     }
     if cfg!(debug_assertions) {
         eprintln!(
             "bench: this is a debug build; its figures mean nothing. Use `cargo xtask bench`."
         );
     }
-    let report = run(&options(arguments)?)?;
+    let report = run(&options(std::env::args().skip(1))?)?;
     println!("{}", report.markdown());
     Ok(())
 }
