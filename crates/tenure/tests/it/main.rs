@@ -1,4 +1,10 @@
-// Tests of the built program from outside: processes, files, exit codes, and a scripted model over real HTTP.
+//! Tests of the built program from outside: processes, files, exit codes, and a scripted model over real HTTP.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what went wrong by panicking, in its helpers too"
+)]
 
 mod bad_input;
 mod configuration;

@@ -1,7 +1,6 @@
 //! `tenure run` end to end: text out, sessions continued, prompts queued, two processes on one session.
 
 use crate::support::*;
-use std::time::Duration;
 
 const SLOW: &str = r#"
 version = 1
@@ -204,7 +203,6 @@ fn following_shows_what_another_process_does() {
     wait_for_file(&place.path("project/started"));
     let session = place.only_session();
     let follower = place.start(&["log", &session, "--follow", "--until-idle", "--json"]);
-    std::thread::sleep(Duration::from_millis(50));
     place.write("project/go", "");
     finish(first).exits(0);
     let out = finish(follower).exits(0);

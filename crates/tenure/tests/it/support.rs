@@ -210,16 +210,6 @@ impl Place {
                 .then_some(events)
         })
     }
-
-    /// Waits until there is exactly one session, and gives its id.
-    pub fn wait_for_session(&self) -> String {
-        wait("a session", || {
-            let out = self.run(&["sessions", "--json"]);
-            let line = out.stdout.lines().next()?;
-            let row: Value = serde_json::from_str(line).ok()?;
-            Some(row["id"].as_str()?.to_owned())
-        })
-    }
 }
 
 /// Waits for a child, but not for ever.
@@ -248,6 +238,7 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "{what} did not come in time");
+        // tidy: sleep ok because a condition of other processes can only be looked at again
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -6,12 +6,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// The program on a terminal of its own.
 struct OnTerminal {
     child: Child,
     keys: std::fs::File,
     screen: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl OnTerminal {
@@ -43,7 +45,7 @@ impl OnTerminal {
         let mut reader = keys.try_clone().unwrap();
         let screen = Arc::new(Mutex::new(Vec::new()));
         let seen = screen.clone();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(n @ 1..) = reader.read(&mut buffer) {
                 seen.lock().unwrap().extend_from_slice(&buffer[..n]);
@@ -53,6 +55,7 @@ impl OnTerminal {
             child,
             keys,
             screen,
+            reader: Some(reader),
         }
     }
 
@@ -72,16 +75,8 @@ impl OnTerminal {
 
     fn end(mut self) -> (i32, String) {
         let status = wait("the end of the program", || self.child.try_wait().unwrap());
-        // What it wrote last may still be on its way.
-        let mut last = self.text();
-        for _ in 0..20 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            let now = self.text();
-            if now == last && now.ends_with('\n') {
-                break;
-            }
-            last = now;
-        }
+        // The terminal ends with the last process on it, after all that was written.
+        self.reader.take().unwrap().join().unwrap();
         (status.code().unwrap_or(-1), self.text())
     }
 }
@@ -108,10 +103,10 @@ fn real_markdown_is_rendered_and_control_sequences_are_not_sent() {
 #[test]
 fn real_no_color_and_dumb_terminals_get_no_colours() {
     let place = Place::new(MARKDOWN);
+    let sgr = regex::Regex::new("\u{1b}\\[[0-9;]+m").unwrap();
     for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
         let (code, screen) = OnTerminal::start(&place, &["run", "hi"], &[(name, value)]).end();
         assert_eq!(code, 0, "{screen}");
-        let sgr = regex::Regex::new("\u{1b}\\[[0-9;]+m").unwrap();
         assert!(!sgr.is_match(&screen), "{name}: {screen:?}");
         if name == "TERM" {
             assert!(!screen.contains('\u{1b}'), "{screen:?}");
