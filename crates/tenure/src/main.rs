@@ -28,6 +28,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A shell command's guardian is this program started again: it must not get any further than this.
     tenure_tools::guardian::maybe_run();
+    // A tool runs as the same user: it must not read this process's keys from its environment or memory.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        eprintln!("tenure: keys could not be shielded from tools: {error}");
+    }
     let cli = Cli::parse();
     match dispatch(cli) {
         Ok(code) => ExitCode::from(code),
