@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::config::trust::private_folder;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The log grows to this size, then begins anew; one old one is kept.
@@ -39,9 +39,15 @@ pub fn spawn(config: &Config, sessions: &[&str], alone: bool) -> io::Result<Chil
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
-        .current_dir("/");
+        .current_dir(folder(config));
     detach(&mut command);
     command.spawn()
+}
+
+/// A trusted project's providers are there only in its folder; no other folder matters to a node.
+fn folder(config: &Config) -> &Path {
+    let project = config.project.as_ref().filter(|project| project.trusted);
+    project.map_or(Path::new("/"), |project| &project.folder)
 }
 
 /// The running program, also when its file was replaced meanwhile.

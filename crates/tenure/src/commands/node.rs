@@ -1,13 +1,11 @@
 //! `tenure node`: runs the sessions of a store in the background.
 
-use super::Context;
+use super::{Context, open};
 use crate::args::{Global, NodeArgs};
-use crate::config::{Flags, load};
 use crate::exit::{CliError, CliResult};
 use crate::follow::Signals;
 use crate::node::{self, Role};
 use crate::store;
-use std::path::Path;
 use std::time::Duration;
 use tenure_core::SessionId;
 use tenure_engine::{Approvals, Engine, Scope};
@@ -18,8 +16,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Runs until told to stop or, with `--until-idle`, until nothing is left to do.
 pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
-    // The folder this runs in says nothing of the sessions: no project's file counts here.
-    let config = load(&Flags::from(global), &cx.env, Path::new("/"))?;
+    let config = open(cx, global)?;
     let mut waiting_for = Vec::new();
     for text in &args.waiting_for {
         waiting_for.push(SessionId::parse(text).map_err(|e| CliError::usage(e.to_string()))?);

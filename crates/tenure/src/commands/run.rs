@@ -35,7 +35,6 @@ struct Asked {
 pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> {
     let began = Instant::now();
     let asked = check(cx, global, &args)?;
-    asked.config.notices.iter().for_each(|text| notice(text));
     let target = target(&asked, &args).await?;
     let client = store::client(target.store.clone());
     let (session, created) = prepare(&asked, &args, &client, &target).await?;
@@ -101,6 +100,7 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
         ..Flags::from(global)
     };
     let config = load(&flags, &cx.env, &cwd)?;
+    config.notices.iter().for_each(|text| notice(text));
     let rules = permissions::rules(&config)?;
     let interactive = cx.caps.stderr && !args.json && !args.detach && ask::possible();
     Ok(Asked {

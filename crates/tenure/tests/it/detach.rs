@@ -96,3 +96,22 @@ fn real_a_closed_terminal_hands_over_to_a_node() {
     assert_eq!(started, 2, "{types:#?}");
     nodes_gone(&place);
 }
+
+#[test]
+fn real_a_node_knows_what_a_trusted_project_configures() {
+    let place = Place::new(HELLO);
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    place.write_config("max_steps = 9\n");
+    place.write("project/.tenure/config.toml", &config);
+    let out = place.run(&["run", "go", "--detach"]).exits(2);
+    assert!(out.stderr.contains("tenure trust"), "{}", out.stderr);
+    place.run(&["trust"]).exits(0);
+    let session = place
+        .run(&["run", "go", "--detach"])
+        .exits(0)
+        .stdout
+        .trim()
+        .to_owned();
+    place.wait_for_event(&session, "execution.succeeded");
+    nodes_gone(&place);
+}

@@ -154,6 +154,33 @@ fn real_questions_are_asked_and_answers_are_events() {
     assert_eq!(answers, ["once", "no"]);
 }
 
+const ASKS_TWICE: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+skip_if_contains = "123457"
+part = [{ call = { name = "bash", input = { command = "expr 123456 + 1" } } }]
+[[turn]]
+times = 1
+part = [{ call = { name = "bash", input = { command = "expr 123456 + 1" } } }]
+[[turn]]
+part = [{ text = "Asked once." }]
+"#;
+
+#[test]
+fn real_always_is_asked_once_and_holds_for_the_session() {
+    let place = Place::with(ASKS_TWICE, "");
+    let mut terminal = OnTerminal::start(&place, &["run", "go"], &[]);
+    terminal.wait_for("  a  always: ");
+    terminal.types("a\n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert_eq!(screen.matches("may this be done?").count(), 1, "{screen}");
+    let types = place.types(&place.only_session());
+    assert_eq!(types.iter().filter(|t| *t == "tool.succeeded").count(), 2);
+    assert!(types.contains(&"permissions.changed".to_owned()));
+}
+
 const WAITS: &str = r#"
 version = 1
 select = "history"
