@@ -13,6 +13,7 @@ mod attempt;
 mod boundary;
 mod compact;
 mod permission;
+mod silence;
 mod step;
 pub(crate) mod tools;
 

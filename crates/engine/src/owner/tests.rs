@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::event::Event;
+use tenure_core::provider::Finish;
 use tenure_core::request::RequestMessage;
 use tenure_core::turn::TurnState;
 use tenure_store::mutation::{Mutation, Mutations};
@@ -106,6 +107,15 @@ fn stories() -> Vec<Story> {
         Story {
             name: "cut behind a call",
             answers: || vec![Play::Answer(cut_behind_a_call()), Play::Answer(text("on"))],
+            ..PLAIN
+        },
+        Story {
+            name: "empty replies",
+            answers: || {
+                let empty = || Play::Answer(vec![Ok(vec![finish(Finish::Stop)])]);
+                let tool = Play::Answer(calls([call("a", "echo", "{}")]));
+                vec![tool, empty(), empty()]
+            },
             ..PLAIN
         },
         Story {

@@ -1,6 +1,7 @@
 //! One attempt: sends the request once, publishes its stream, starts tools as their calls become durable.
 
 use super::Runner;
+use super::silence::{Heard, Reply, close_reply};
 use super::step::AttemptOutcome;
 use crate::error::DrainError;
 use crate::hub::LiveItem;
@@ -13,10 +14,25 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::fragment::CHECKPOINT_MS;
 use tenure_core::id::MessageId;
-use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::retry::Retry;
 use tenure_core::turn::publisher::{AttemptRef, Output, Publisher, StreamEnd};
 use tenure_provider::{AttemptKey, Encoded, EventStream};
+
+/// How an attempt's stream ended.
+struct Ended {
+    end: StreamEnd,
+    /// Well, and without a word.
+    silent: bool,
+}
+
+impl From<ProviderError> for Ended {
+    fn from(error: ProviderError) -> Self {
+        Self {
+            end: StreamEnd::Failed(error),
+            silent: false,
+        }
+    }
+}
 
 impl Runner {
     /// Runs an attempt whose `attempt.started` is durable (R11).
@@ -48,10 +64,10 @@ impl Runner {
         let key = AttemptKey(format!("{message}-{attempt}"));
         let end = match model.provider.send(encoded, &key).await {
             Ok(stream) => self.publish(stream, &mut publisher).await?,
-            Err(error) => Ok(StreamEnd::Failed(error)),
+            Err(error) => Ok(Ended::from(error)),
         };
         match end {
-            Ok(end) => self.close(&mut publisher, end, attempt, model).await,
+            Ok(ended) => self.close(&mut publisher, ended, attempt, model).await,
             Err(violation) => {
                 let error = ProviderError::new(ErrorClass::Protocol, violation.clone());
                 let end = StreamEnd::Failed(error);
@@ -71,11 +87,11 @@ impl Runner {
         &mut self,
         mut stream: EventStream,
         publisher: &mut Publisher,
-    ) -> Result<Result<StreamEnd, String>, DrainError> {
+    ) -> Result<Result<Ended, String>, DrainError> {
         let env = self.shared.config.env.clone();
         let interval = Duration::from_millis(CHECKPOINT_MS);
         let mut checkpoint = None;
-        let mut filtered = false;
+        let mut heard = Heard::default();
         loop {
             let timer = checkpoint.get_or_insert_with(|| env.sleep(interval));
             let item = tokio::select! {
@@ -96,7 +112,7 @@ impl Runner {
                 }
                 Some(Some(Err(error))) => failed = Some(error),
                 Some(Some(Ok(events))) => {
-                    filtered |= events.iter().any(is_filtered);
+                    heard.listen(&events);
                     if let Err(violation) = publisher.on(events, &mut out) {
                         self.record(std::mem::take(&mut out)).await?;
                         return Ok(Err(violation.to_string()));
@@ -111,7 +127,7 @@ impl Runner {
                 // What the last chunk brought goes into the same commit as the attempt's end.
                 self.show(&mut out);
                 self.held = std::mem::take(&mut out.durable);
-                return Ok(Ok(refuse_nothing(end, publisher, filtered)));
+                return Ok(Ok(refuse_nothing(end, publisher, &heard)));
             }
             self.record(out).await?;
         }
@@ -152,14 +168,15 @@ impl Runner {
     async fn close(
         &mut self,
         publisher: &mut Publisher,
-        end: StreamEnd,
+        ended: Ended,
         attempt: u32,
         model: &Model,
     ) -> Result<AttemptOutcome, DrainError> {
         let mut events = std::mem::take(&mut self.held);
+        let Ended { end, silent } = ended;
         let StreamEnd::Failed(error) = &end else {
             events.extend(publisher.close(&end, false, |u| price(model, u)));
-            return self.close_well(events).await;
+            return self.close_well(events, silent).await;
         };
         let called = events
             .iter()
@@ -202,10 +219,16 @@ impl Runner {
         Ok(AttemptOutcome::Failed(error, why))
     }
 
-    async fn close_well(&mut self, events: Vec<EventBody>) -> Result<AttemptOutcome, DrainError> {
+    async fn close_well(
+        &mut self,
+        events: Vec<EventBody>,
+        silent: bool,
+    ) -> Result<AttemptOutcome, DrainError> {
+        let reply = self.judge_reply(silent);
+        let empty = matches!(reply, Reply::Empty(_));
         let over = self
             .writer
-            .append_with(|turn| Some(super::step::settle_and_end(turn, events, Vec::new())))
+            .append_with(|turn| Some(close_reply(turn, events, reply)))
             .await?
             .is_some_and(|committed| {
                 committed
@@ -215,7 +238,11 @@ impl Runner {
             });
         if over {
             self.cut_in_a_row = 0;
-            return Ok(AttemptOutcome::StepOver);
+            return Ok(if empty {
+                AttemptOutcome::ExecutionOver
+            } else {
+                AttemptOutcome::StepOver
+            });
         }
         self.tools
             .launch_pending(&self.call_context(), &self.writer);
@@ -248,23 +275,14 @@ fn item_is_checkpoint(out: &Output) -> bool {
         .any(|event| matches!(event, EventBody::FragmentChunk(_)))
 }
 
-fn is_filtered(event: &ProviderEvent) -> bool {
-    matches!(
-        event,
-        ProviderEvent::Finish {
-            finish: Finish::ContentFilter,
-            ..
-        }
-    )
-}
-
 /// A response of nothing at all is not an answer: it would end the turn as if the work were done.
-fn refuse_nothing(end: StreamEnd, publisher: &Publisher, filtered: bool) -> StreamEnd {
+fn refuse_nothing(end: StreamEnd, publisher: &Publisher, heard: &Heard) -> Ended {
     let silent = publisher.usage().is_none_or(|usage| usage.output == 0);
-    if end != StreamEnd::Finished || publisher.has_content() || !(silent || filtered) {
-        return end;
+    if end != StreamEnd::Finished || publisher.has_content() || !(silent || heard.filtered()) {
+        let silent = end == StreamEnd::Finished && heard.silent();
+        return Ended { end, silent };
     }
-    StreamEnd::Failed(if filtered {
+    Ended::from(if heard.filtered() {
         ProviderError::new(
             ErrorClass::ContentFilter,
             "The provider's content policy stopped the answer before its first word",

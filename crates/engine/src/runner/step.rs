@@ -22,6 +22,8 @@ use tenure_store::HookOp;
 pub(super) enum AttemptOutcome {
     /// Everything of the step is settled and its terminal written.
     StepOver,
+    /// As `StepOver`, and the execution has failed with it: the claim is released.
+    ExecutionOver,
     /// The stream ended well; local calls are running.
     AwaitTools,
     /// Given up for another attempt, which is planned.
@@ -125,6 +127,7 @@ impl Runner {
                 .await?
             {
                 AttemptOutcome::StepOver => return Ok(None),
+                AttemptOutcome::ExecutionOver => return Ok(Some(DrainEnd::Failed)),
                 AttemptOutcome::AwaitTools => {
                     self.tools.wait_idle().await?;
                     self.end_step().await?;

@@ -15,4 +15,5 @@ mod nodes;
 mod peer;
 mod permissions;
 mod recovery;
+mod silence;
 mod support;
