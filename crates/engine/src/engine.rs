@@ -1,5 +1,7 @@
 //! The engine of one process: a node with a reconciler, and the sessions it runs.
 
+mod orphans;
+
 use crate::client::Client;
 use crate::config::{Asked, EngineConfig, Scope};
 use crate::error::EngineError;
@@ -9,13 +11,14 @@ use crate::node::Node;
 use crate::outcome::{Outcome, OutcomeTracker};
 use crate::owner::{Owned, own};
 use futures::{FutureExt, StreamExt};
-use std::collections::{HashMap, HashSet};
+use orphans::Orphans;
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::error::SessionError;
-use tenure_core::id::{ClaimId, Incarnation, SessionId};
+use tenure_core::id::{Incarnation, SessionId};
 use tenure_core::request::ToolDef;
 use tenure_store::follow::FollowItem;
 use tenure_store::{NodeError, SessionState, Store};
@@ -391,7 +394,7 @@ impl Drop for Entry {
 async fn reconcile(shared: Arc<Shared>) {
     let mut changes = shared.store.watch_all();
     let env = shared.config.env.clone();
-    let mut orphans = HashSet::new();
+    let mut orphans = Orphans::default();
     loop {
         changes.borrow_and_update();
         let waiting = match look(&shared, &mut orphans).await {
@@ -417,38 +420,13 @@ async fn reconcile(shared: Arc<Shared>) {
     }
 }
 
-/// A claim that names this node and that nothing here works on must not stay (R11). Seen in two passes, the
-/// node ends this life: its sessions are claimable at once, and it comes back as a new incarnation.
-async fn give_up_orphans(
-    shared: &Arc<Shared>,
-    incarnation: &Incarnation,
-    orphans: &mut HashSet<ClaimId>,
-) -> Result<(), EngineError> {
-    let claims = shared.store.claims().await?;
-    let now: HashSet<ClaimId> = {
-        let running = shared.running();
-        let mine = claims
-            .into_iter()
-            .filter(|claim| &claim.owner == incarnation);
-        mine.filter(|claim| !running.contains_key(&claim.session))
-            .map(|claim| claim.id)
-            .collect()
-    };
-    if now.iter().any(|claim| orphans.contains(claim)) {
-        tracing::error!(%incarnation, "a claim of this node has nobody working on it; starting a new life");
-        shared.store.leave(incarnation).await?;
-    }
-    *orphans = now;
-    Ok(())
-}
-
 /// One pass. True when a session asked for here is held elsewhere.
-async fn look(shared: &Arc<Shared>, orphans: &mut HashSet<ClaimId>) -> Result<bool, EngineError> {
+async fn look(shared: &Arc<Shared>, orphans: &mut Orphans) -> Result<bool, EngineError> {
     if shared.draining() || !shared.node.may_start() {
         return Ok(false);
     }
     let incarnation = shared.node.life().incarnation;
-    give_up_orphans(shared, &incarnation, orphans).await?;
+    orphans.look(shared, &incarnation).await?;
     for dead in shared.store.reap(&incarnation).await? {
         tracing::info!(incarnation = %dead, "a node is gone");
     }
@@ -463,7 +441,10 @@ async fn look(shared: &Arc<Shared>, orphans: &mut HashSet<ClaimId>) -> Result<bo
     for session in asked {
         let row = shared.store.session(&session).await?;
         match row.map(|row| row.state) {
-            Some(SessionState::Claimable { .. }) => wake(shared, &session),
+            // It may have been taken back while the row was read.
+            Some(SessionState::Claimable { .. }) if shared.asked().contains(&session) => {
+                wake(shared, &session);
+            }
             Some(SessionState::Owned { owner, .. } | SessionState::Waiting { owner, .. })
                 if owner != incarnation =>
             {
@@ -474,3 +455,6 @@ async fn look(shared: &Arc<Shared>, orphans: &mut HashSet<ClaimId>) -> Result<bo
     }
     Ok(waiting)
 }
+
+#[cfg(test)]
+mod tests;

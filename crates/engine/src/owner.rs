@@ -66,11 +66,7 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
     if isolated(shared, session).await? {
         return Ok(Owned::Isolated);
     }
-    let tenure = match shared
-        .store
-        .acquire(session, &life.incarnation, false)
-        .await?
-    {
+    let tenure = match take(shared, session, &life.incarnation).await? {
         Acquire::Acquired(tenure) => tenure,
         Acquire::Held { owner, .. } => return Ok(Owned::Held { owner }),
         Acquire::Quarantined { reason } => return Ok(Owned::Quarantined { reason }),
@@ -106,6 +102,21 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
             () = life.fenced.cancelled() => return Ok(Owned::Lost),
             () = shared.config.env.sleep(SETTLE_RETRY) => {}
         }
+    }
+}
+
+/// Acquires. A session runs once in a process, so a claim of this very node has nobody behind it: it is adopted.
+async fn take(
+    shared: &Arc<Shared>,
+    session: &SessionId,
+    incarnation: &Incarnation,
+) -> Result<Acquire, AppendError> {
+    let store = shared.store.as_ref();
+    match store.acquire(session, incarnation, false).await? {
+        Acquire::Held { owner, .. } if &owner == incarnation => {
+            store.adopt(session, incarnation).await
+        }
+        other => Ok(other),
     }
 }
 

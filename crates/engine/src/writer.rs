@@ -6,11 +6,12 @@
 //! is there takes the slot back: the caller, or, if it was dropped, the next one that wants to write.
 
 use crate::environment::{Environment, facts};
+use crate::load;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::{EventId, SessionId};
 use tenure_core::turn::TurnState;
-use tenure_store::{Append, AppendError, Committed, Fence, Guard, HookOp, Lane, Store};
+use tenure_store::{Append, AppendError, Committed, Fence, Guard, HookOp, Lane, ReadError, Store};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 /// What only the holder of the slot may use.
@@ -41,6 +42,42 @@ impl Drop for Flight {
 
 fn take_back(cell: &Cell) -> Option<OwnedMutexGuard<Slot>> {
     cell.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// What the turn's memory is kept in. A hook that panics half-way leaves the lock poisoned: that says that the
+/// memory is not to be trusted until it is folded from the log again.
+#[derive(Default)]
+struct Memory {
+    turn: Mutex<TurnState>,
+    /// The next application panics.
+    #[cfg(test)]
+    trip: std::sync::atomic::AtomicBool,
+}
+
+impl Memory {
+    fn turn(&self) -> MutexGuard<'_, TurnState> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, committed: &Committed) {
+        let mut turn = self.turn();
+        #[cfg(test)]
+        if self.trip.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            panic!("on purpose");
+        }
+        for event in &committed.events {
+            turn.apply(event);
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.turn.is_poisoned()
+    }
+
+    fn load(&self, fold: TurnState) {
+        *self.turn() = fold;
+        self.turn.clear_poison();
+    }
 }
 
 /// A batch to be appended.
@@ -91,7 +128,7 @@ pub(crate) struct Writer {
     slot: Arc<tokio::sync::Mutex<Slot>>,
     /// The last append whose caller was dropped.
     abandoned: Arc<watch::Sender<Option<Cell>>>,
-    turn: Arc<Mutex<TurnState>>,
+    memory: Arc<Memory>,
 }
 
 impl Writer {
@@ -111,18 +148,18 @@ impl Writer {
                 unresolved: None,
             })),
             abandoned: Arc::new(watch::Sender::new(None)),
-            turn: Arc::default(),
+            memory: Arc::default(),
         }
     }
 
     /// Sets the memory to the fold of the log, before this owner has written anything that matters to it.
     pub fn load(&self, fold: TurnState) {
-        *self.turn() = fold;
+        self.memory.load(fold);
     }
 
     /// The turn's memory as of the last commit.
     pub fn turn(&self) -> MutexGuard<'_, TurnState> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.turn()
     }
 
     /// The fence of the acquisition: its claim, epoch and owner hold as long as tenure does.
@@ -177,7 +214,7 @@ impl Writer {
             abandoned: self.abandoned.clone(),
             answered: false,
         };
-        let turn = self.turn.clone();
+        let memory = self.memory.clone();
         let append = Append {
             session: self.session.clone(),
             fence: Some(fence),
@@ -186,7 +223,7 @@ impl Writer {
             ops: batch.ops,
             lane: batch.lane,
             after_commit: Some(Box::new(move |committed| {
-                apply(&turn, committed);
+                memory.apply(committed);
                 if let Some(mut slot) = take_back(&cell) {
                     slot.fence.write_no = committed.write_no;
                     slot.unresolved = None;
@@ -243,30 +280,50 @@ impl Writer {
         }
     }
 
-    /// Learns whether the open append is in the log (R3), before anything else is written.
+    /// Learns whether the open append is in the log (R3), before anything else is written. Whoever is dropped in
+    /// here leaves it open for the next one.
     async fn resolve(
         &self,
         slot: &mut OwnedMutexGuard<Slot>,
     ) -> Result<Option<Committed>, AppendError> {
         let fence = slot.fence.clone();
         let ids = slot.unresolved.clone().unwrap_or_default();
-        let found = self.store.resolve(&self.session, &fence, &ids).await?;
+        let ask = || self.store.resolve(&self.session, &fence, &ids);
+        let found = match ask().await {
+            // The hook ran at the resolution, and panicked: asked again, the store just tells.
+            Err(AppendError::Unknown { .. }) => ask().await?,
+            other => other?,
+        };
         match &found {
             Some(committed) => {
-                apply(&self.turn, committed);
+                if self.memory.is_broken() {
+                    self.reload().await?;
+                }
+                self.memory.apply(committed);
                 slot.fence.write_no = committed.write_no;
             }
-            // The store raised `write_no` so that a late ghost fails its fence.
-            None => slot.fence.write_no += 1,
+            None => slot.fence = fence.given_up(),
         }
         slot.unresolved = None;
         Ok(found)
     }
-}
 
-fn apply(turn: &Mutex<TurnState>, committed: &Committed) {
-    let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-    for event in &committed.events {
-        turn.apply(event);
+    /// Folds the memory from the log: a hook panicked over it.
+    async fn reload(&self) -> Result<(), AppendError> {
+        tracing::error!(session = %self.session, "the turn's memory is broken; folding the log again");
+        match load::load(self.store.as_ref(), &self.session).await {
+            Ok(loaded) => {
+                self.memory.load(loaded.state.turn);
+                Ok(())
+            }
+            Err(ReadError::Unavailable { reason }) => Err(AppendError::Unavailable { reason }),
+            Err(error) => Err(AppendError::Rejected {
+                session: self.session.clone(),
+                reason: error.to_string(),
+            }),
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,19 @@ pub struct Fence {
     pub write_no: u64,
 }
 
+impl Fence {
+    /// The fence to go on with once this write was resolved as *not in the log* (R3). It skips the number the
+    /// write itself would have left behind: so the head row tells a write that happened from one that was
+    /// given up, though it left no event, and resolving twice says the same as once.
+    #[must_use]
+    pub fn given_up(&self) -> Self {
+        Self {
+            write_no: self.write_no + 2,
+            ..self.clone()
+        }
+    }
+}
+
 /// Whether an append may pass while an interrupt is being settled (R2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
@@ -140,7 +153,8 @@ pub struct ProcessId {
 /// Called exactly once, on the thread that committed, when this process first learns that the batch is
 /// durable: before the caller or any listener can observe the commit. Never called for a refused append,
 /// nor for a duplicate that already ran it here. It must not block. Whatever it owns is dropped when the
-/// append is refused.
+/// append is refused. When it panics, the answer is [`AppendError::Unknown`] although the batch is durable:
+/// whatever the hook kept is not to be trusted, and the caller resolves and reads the log (R3).
 pub type AfterCommit = Box<dyn FnOnce(&Committed) + Send>;
 
 /// One append: one transaction, one verdict.
@@ -349,8 +363,10 @@ pub trait Store: Send + Sync + 'static {
     /// `Rejected` without a fence. An append without events and operations only waits for those before it.
     async fn append(&self, append: Append) -> Result<Committed, AppendError>;
 
-    /// After [`AppendError::Unknown`]: locks the head, looks the ids up and raises `write_no` so that a
-    /// late ghost fails its fence (R3). `None`: the batch is not in the log and never will be.
+    /// After [`AppendError::Unknown`]: locks the head and looks the ids up (R3). `Some`: the batch is durable.
+    /// `None`: it is not in the log and never will be, for `write_no` was raised to that of
+    /// [`Fence::given_up`], with which the owner goes on. Asking again gives the same answer, so a caller
+    /// dropped in here loses nothing. A batch without events is told by `write_no` alone.
     async fn resolve(
         &self,
         session: &SessionId,
@@ -444,6 +460,18 @@ pub trait Store: Send + Sync + 'static {
         incarnation: &Incarnation,
         even_if_idle: bool,
     ) -> Result<Acquire, AppendError>;
+
+    /// Takes over a claim of `incarnation` itself on which nothing in this process works any more (its task
+    /// panicked, the acquisition's answer was lost): as a takeover, with the phase kept and the epoch raised,
+    /// so that what the lost task still sends is refused; but nobody died, so nothing is charged. Anything
+    /// else is answered as [`Store::acquire`] does, which is all a store does that cannot tell.
+    async fn adopt(
+        &self,
+        session: &SessionId,
+        incarnation: &Incarnation,
+    ) -> Result<Acquire, AppendError> {
+        self.acquire(session, incarnation, false).await
+    }
 
     /// The claim's phase and wake flag as they are now; `None` when the fence no longer holds.
     async fn claim_phase(

@@ -63,7 +63,7 @@ pub enum AppendError {
         /// What happened and what to do.
         reason: String,
     },
-    /// The commit's answer was lost: resolve before anything else.
+    /// The commit's answer was lost, or its after-commit hook panicked: resolve before anything else.
     #[error("session {session}: it is not known whether the last write was stored: {reason}")]
     Unknown {
         /// The session.

@@ -3,7 +3,7 @@
 //! They exist only with the feature `testing`, are set per store instance, and do nothing until set.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! mutations {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
@@ -36,6 +36,10 @@ mutations! {
     NoFenceWriteNo = "no-fence-write-no";
     /// Resolution does not raise `write_no` (R3).
     ResolveKeepsWriteNo = "resolve-keeps-write-no";
+    /// Each resolution of the same write raises `write_no` again (R3).
+    ResolveRaisesAgain = "resolve-raises-again";
+    /// A write that was given up looks like one that happened (R3).
+    ResolveLooksDone = "resolve-looks-done";
     /// An input that is gone or rests is promoted all the same (R2).
     NoCasPromote = "no-cas-promote";
     /// Starts pass while an interrupt is settled (R2).
@@ -46,6 +50,8 @@ mutations! {
     LeaveClearsCancelling = "leave-clears-cancelling";
     /// An interrupted or failed execution does not park what waits (R4).
     NoPark = "no-park";
+    /// An interrupt from before an execution counts as its own (R5).
+    StaleInterrupt = "stale-interrupt";
     /// A repeated interrupt is a new one (R5).
     InterruptNotKeyed = "interrupt-not-keyed";
     /// `follow` reads before it subscribes.
@@ -58,6 +64,10 @@ mutations! {
     TakeoverKeepsEpoch = "takeover-keeps-epoch";
     /// A takeover forgets the phase it found.
     TakeoverForgetsPhase = "takeover-forgets-phase";
+    /// An adoption keeps the epoch (R1).
+    AdoptKeepsEpoch = "adopt-keeps-epoch";
+    /// An adoption is charged as a crash (R8).
+    AdoptCharges = "adopt-charges";
     /// A dead node may renew (R7).
     RenewWhenDead = "renew-when-dead";
     /// A draining or dead node may acquire (R7).
@@ -74,11 +84,15 @@ mutations! {
     ReplayAcceptsGap = "replay-accepts-gap";
     /// Deleting a parent removes what its forks need.
     DeleteHarmsForks = "delete-harms-forks";
+    /// Deleting a parent removes the checkpoints its forks open from.
+    DeleteForgetsCheckpoints = "delete-forgets-checkpoints";
+    /// A panicking after-commit hook is only logged (R3).
+    HookPanicSilent = "hook-panic-silent";
 }
 
 /// The switches of one store; clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Mutations(Arc<AtomicU32>);
+pub struct Mutations(Arc<AtomicU64>);
 
 impl Mutations {
     /// With `mutation` set.
@@ -90,7 +104,7 @@ impl Mutations {
 
     /// Sets or clears a switch, at once for every clone.
     pub fn set(&self, mutation: Mutation, on: bool) {
-        let bit = 1_u32 << (mutation as u32);
+        let bit = 1_u64 << (mutation as u32);
         if on {
             self.0.fetch_or(bit, Ordering::SeqCst);
         } else {

@@ -300,9 +300,7 @@ pub async fn an_unknown_commit_is_resolved_either_way(w: World) {
             seen.try_iter().collect::<Vec<_>>(),
             if there { vec![1] } else { vec![] }
         );
-        // The write number moved on; its new value comes with the answer, or by trying the next ones.
-        owner.fence.write_no =
-            found.map_or(owner.fence.write_no + 1, |committed| committed.write_no);
+        owner.resolved(found.as_ref());
         owner
             .append(Guard::Settling, vec![w.renamed("on")], Vec::new())
             .await
@@ -358,4 +356,85 @@ pub async fn a_ghost_fails_after_resolution(w: World) {
         }
     );
     assert_eq!(w.log(&session).await.len(), 1);
+}
+
+/// What an owner may do next after a write that came to nothing: the number is the same however often, and by
+/// whomever, it was asked.
+pub async fn resolving_again_says_the_same(w: World) {
+    for fault in [Fault::CommitLost, Fault::AnswerLost] {
+        for times in 1..4 {
+            let (session, node) = (w.create().await, w.join().await);
+            let mut owner = w.acquire(&session, &node).await;
+            let event = w.renamed("perhaps");
+            let ids = [event.id.clone()];
+            w.backend.fail_next_commit(fault);
+            let lost = owner.fenced(Guard::Settling, vec![event], Vec::new());
+            assert!(w.store.append(lost).await.is_err());
+            // Dropped once it is on its way: it is carried out all the same.
+            poll_and_drop(w.store.resolve(&session, &owner.fence, &ids), times).await;
+            let found = w.store.resolve(&session, &owner.fence, &ids).await.unwrap();
+            assert_eq!(found.is_some(), fault == Fault::AnswerLost);
+            owner.resolved(found.as_ref());
+            let on = vec![w.renamed("on")];
+            owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+        }
+    }
+}
+
+pub async fn a_write_without_events_is_resolved_either_way(w: World) {
+    for fault in [Fault::CommitLost, Fault::AnswerLost] {
+        let there = fault == Fault::AnswerLost;
+        let (session, _, mut owner, _, message) = w.running().await;
+        let start = HookOp::EffectStart {
+            message: message.clone(),
+            call: CallId::new("c"),
+            generation: 0,
+        };
+        let (ran, seen) = std::sync::mpsc::channel();
+        let mut append = owner.fenced(Guard::Settling, Vec::new(), vec![start]);
+        append.after_commit = Some(Box::new(move |_| {
+            let _ = ran.send(());
+        }));
+        w.backend.fail_next_commit(fault);
+        assert!(w.store.append(append).await.is_err());
+        for _ in 0..3 {
+            let found = w.store.resolve(&session, &owner.fence, &[]).await.unwrap();
+            assert_eq!(found.is_some(), there);
+        }
+        assert_eq!(seen.try_iter().count(), usize::from(there));
+        let rows = w.store.effects(&session).await.unwrap().len();
+        assert_eq!(rows, usize::from(there));
+        let found = w.store.resolve(&session, &owner.fence, &[]).await.unwrap();
+        owner.resolved(found.as_ref());
+        owner.end_step(&w, &message).await;
+    }
+}
+
+pub async fn a_release_whose_answer_was_lost_is_known_as_one(w: World) {
+    for fault in [Fault::CommitLost, Fault::AnswerLost] {
+        let (session, node) = (w.create().await, w.join().await);
+        let mut owner = w.acquire(&session, &node).await;
+        w.backend.fail_next_commit(fault);
+        assert!(owner.ops(vec![RELEASE]).await.is_err());
+        for _ in 0..2 {
+            let found = w.store.resolve(&session, &owner.fence, &[]).await.unwrap();
+            assert_eq!(found.is_some(), fault == Fault::AnswerLost);
+        }
+        if fault == Fault::CommitLost {
+            owner.resolved(None);
+            owner.ops(vec![RELEASE]).await.unwrap();
+        }
+        assert_eq!(w.store.claims().await.unwrap(), []);
+        // Another owner's writes are not taken for it.
+        let mut heir = w.acquire(&session, &node).await;
+        heir.append(Guard::Settling, vec![w.renamed("x")], Vec::new())
+            .await
+            .unwrap();
+        let late = w.store.resolve(&session, &owner.fence, &[]).await;
+        assert!(
+            matches!(late, Err(AppendError::StaleClaim { .. })),
+            "{late:?}"
+        );
+        heir.ops(vec![RELEASE]).await.unwrap();
+    }
 }

@@ -218,3 +218,62 @@ pub async fn progress_clears_the_charge(w: World) {
         0
     );
 }
+
+pub async fn an_own_claim_is_adopted_uncharged_and_the_lost_task_refused(w: World) {
+    let (session, node, mut lost, execution, message) = w.running().await;
+    w.store
+        .interrupt(Interrupt {
+            session: session.clone(),
+            interrupt: InterruptId::from_bits(w.bits()),
+            execution: None,
+            by: "test".to_owned(),
+            now_ms: 1,
+        })
+        .await
+        .unwrap();
+    let Acquire::Acquired(tenure) = w.store.adopt(&session, &node).await.unwrap() else {
+        panic!("an own claim was not adopted")
+    };
+    assert_eq!(tenure.fence.epoch, lost.fence.epoch + 1);
+    assert_eq!(
+        (tenure.phase, tenure.taken_from.clone()),
+        (Phase::Cancelling, Some(node))
+    );
+    assert_eq!((tenure.charged, tenure.attempts), (false, 0));
+    let late = lost
+        .append(Guard::Settling, vec![w.renamed("late")], Vec::new())
+        .await;
+    assert_eq!(
+        late.unwrap_err(),
+        AppendError::StaleClaim {
+            session: session.clone()
+        }
+    );
+    let mut heir = Owner::new(&w.store, &session, tenure);
+    heir.end_step(&w, &message).await;
+    heir.interrupted(&w, &execution).await;
+    assert_eq!(w.store.claims().await.unwrap(), []);
+}
+
+pub async fn only_an_own_claim_is_adopted(w: World) {
+    let (session, node, owner, _, _) = w.running().await;
+    let other = w.join().await;
+    let held = Acquire::Held {
+        owner: node.clone(),
+        epoch: owner.fence.epoch,
+    };
+    assert_eq!(w.store.adopt(&session, &other).await.unwrap(), held);
+    w.store.drain(&node).await.unwrap();
+    assert_eq!(
+        w.store.adopt(&session, &node).await.unwrap(),
+        Acquire::NotAllowed
+    );
+    let idle = w.create().await;
+    assert_eq!(w.store.adopt(&idle, &other).await.unwrap(), Acquire::Idle);
+    w.store.leave(&node).await.unwrap();
+    let taken = w.store.adopt(&session, &other).await.unwrap();
+    assert!(
+        matches!(&taken, Acquire::Acquired(t) if t.charged && t.taken_from == Some(node)),
+        "{taken:?}"
+    );
+}

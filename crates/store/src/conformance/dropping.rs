@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::api::*;
+use crate::sqlite::Fault;
 use futures::task::noop_waker;
 use std::future::Future;
 use std::pin::pin;
@@ -114,16 +115,35 @@ pub async fn the_hook_runs_once_and_not_for_a_duplicate(w: World) {
     }
 }
 
-pub async fn a_panicking_hook_harms_nobody(w: World) {
-    let session = w.create().await;
-    let mut append = Append::unfenced(session.clone(), vec![w.renamed("x")]);
+pub async fn a_panicking_hook_harms_nobody_and_is_told(w: World) {
+    let (session, node) = (w.create().await, w.join().await);
+    let mut owner = w.acquire(&session, &node).await;
+    let event = w.renamed("x");
+    let mut append = owner.fenced(Guard::Settling, vec![event.clone()], Vec::new());
     append.after_commit = Some(Box::new(|_| panic!("on purpose")));
-    assert_eq!(w.store.append(append).await.unwrap().head, 1);
+    let told = w.store.append(append).await.unwrap_err();
+    assert!(matches!(told, AppendError::Unknown { .. }), "{told:?}");
+    let ids = std::slice::from_ref(&event.id);
+    let found = w.store.resolve(&session, &owner.fence, ids).await.unwrap();
+    assert_eq!(found.as_ref().map(|found| found.head), Some(1));
+    owner.resolved(found.as_ref());
     let count = Arc::default();
-    let mut append = Append::unfenced(session.clone(), vec![w.renamed("y")]);
+    let mut append = owner.fenced(Guard::Settling, vec![w.renamed("y")], Vec::new());
     append.after_commit = counting(&count);
     assert_eq!(w.store.append(append).await.unwrap().head, 2);
     assert_eq!(count.load(Ordering::SeqCst), 1);
+    // At the resolution of a lost answer it is told as well.
+    owner.fence.write_no += 1;
+    let event = w.renamed("z");
+    let mut append = owner.fenced(Guard::Settling, vec![event.clone()], Vec::new());
+    append.after_commit = Some(Box::new(|_| panic!("on purpose")));
+    w.backend.fail_next_commit(Fault::AnswerLost);
+    assert!(w.store.append(append).await.is_err());
+    let ids = std::slice::from_ref(&event.id);
+    let told = w.store.resolve(&session, &owner.fence, ids).await;
+    assert!(matches!(told, Err(AppendError::Unknown { .. })), "{told:?}");
+    let found = w.store.resolve(&session, &owner.fence, ids).await.unwrap();
+    assert_eq!(found.map(|found| found.head), Some(3));
 }
 
 pub async fn a_refused_append_drops_its_hook_unrun(w: World) {

@@ -145,3 +145,33 @@ pub async fn an_owned_session_is_not_deleted(w: World) {
     assert_eq!(w.store.session(&session).await.unwrap(), None);
     assert_eq!(w.store.claims().await.unwrap(), []);
 }
+
+pub async fn checkpoints_outlive_a_parent_as_long_as_forks_open_from_them(w: World) {
+    let parent = w.create().await;
+    for n in 0..20 {
+        w.write(&parent, w.renamed(&n.to_string())).await;
+    }
+    let piece = |through: u64| Checkpoint {
+        through,
+        version: 1,
+        bytes: through.to_be_bytes().to_vec(),
+    };
+    for through in [4, 9, 15] {
+        w.store
+            .put_checkpoint(&parent, piece(through))
+            .await
+            .unwrap();
+    }
+    let children = [fork(&w, &parent, 10).await, fork(&w, &parent, 5).await];
+    let own = piece(11);
+    w.store.put_checkpoint(&children[0], own).await.unwrap();
+    w.store.delete(&parent).await.unwrap();
+    for _ in 0..2 {
+        w.store.gc().await.unwrap();
+        for (child, expected) in children.iter().zip([vec![4, 9, 11], vec![4]]) {
+            let found = w.store.checkpoints(child, 1).await.unwrap();
+            let through: Vec<u64> = found.iter().map(|piece| piece.through).collect();
+            assert_eq!(through, expected);
+        }
+    }
+}

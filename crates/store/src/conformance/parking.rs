@@ -100,3 +100,46 @@ pub async fn a_continuation_is_eligible_and_wakes_nobody_else(w: World) {
     assert_eq!(seen, [(resting, false), (input.clone(), true)]);
     owner.promote(&w, &input).await.unwrap();
 }
+
+/// Two interrupts that end with no execution of their own: one before anything started, one of a claim
+/// without an execution.
+pub async fn an_earlier_interrupt_is_not_of_a_later_execution(w: World) {
+    for claimed in [false, true] {
+        let (session, node) = (w.create().await, w.join().await);
+        w.admit(&session).await;
+        let owner = match claimed {
+            true => Some(w.acquire(&session, &node).await),
+            false => None,
+        };
+        let interrupt = Interrupt {
+            session: session.clone(),
+            interrupt: InterruptId::from_bits(w.bits()),
+            execution: None,
+            by: "test".to_owned(),
+            now_ms: 1,
+        };
+        w.store.interrupt(interrupt).await.unwrap();
+        if let Some(mut owner) = owner {
+            owner.ops(vec![RELEASE]).await.unwrap();
+        }
+        let prompt = w.admit(&session).await;
+        let mut owner = w.acquire(&session, &node).await;
+        owner.promote(&w, &prompt).await.unwrap();
+        let execution = ExecutionId::from_bits(w.bits());
+        owner.start_execution(&w, &execution).await;
+        w.admit(&session).await;
+        let failed = w.event(ExecutionFailed {
+            execution,
+            error: SessionError::new("model", "it failed"),
+        });
+        owner
+            .append(Guard::Settling, vec![failed], vec![RELEASE])
+            .await
+            .unwrap();
+        assert_eq!(
+            w.state(&session).await,
+            SessionState::Parked { inputs: 2 },
+            "claimed: {claimed}"
+        );
+    }
+}

@@ -234,6 +234,14 @@ impl Owner {
         Ok(committed)
     }
 
+    /// Goes on after an unknown commit was resolved.
+    pub fn resolved(&mut self, found: Option<&Committed>) {
+        self.fence.write_no = match found {
+            Some(committed) => committed.write_no,
+            None => self.fence.given_up().write_no,
+        };
+    }
+
     pub async fn ops(&mut self, ops: Vec<HookOp>) -> Result<Committed, AppendError> {
         self.append(Guard::Settling, Vec::new(), ops).await
     }

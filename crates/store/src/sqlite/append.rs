@@ -189,8 +189,8 @@ pub(super) fn write(work: &mut Work<'_>, events: &[Encoded]) -> Result<Vec<Event
     Ok(written)
 }
 
-/// R3: after an unknown commit. Raises `write_no`, so that a late ghost of the batch fails its fence, and
-/// says whether the batch is in the log.
+/// R3: after an unknown commit. Says whether the batch is in the log; if not, raises `write_no`, so that a late
+/// ghost of the batch fails its fence. Doing it again changes nothing.
 pub(super) fn resolve(
     tx: &Tx<'_>,
     session: &SessionId,
@@ -215,27 +215,39 @@ pub(super) fn resolve(
     let ours = head.epoch == fence.epoch
         && head.claim_id.as_deref() == Some(fence.claim.as_str())
         && head.owner.as_deref() == Some(fence.owner.as_str());
-    // Operations without events leave no id: only the batch itself can have raised `write_no` under this
-    // epoch, or ended the claim.
+    // Operations without events leave no id. Under this epoch only the batch itself, which may have ended the
+    // claim, raises `write_no` by one: giving it up raises it by more.
     let moved = head.epoch == fence.epoch && head.write_no == fence.write_no + 1;
     let found = if ids.is_empty() {
         moved
     } else {
         events.len() == ids.len()
     };
-    if !ours && !found {
+    if found {
+        let committed = Committed {
+            events,
+            head: head.last(),
+            write_no: head.write_no,
+            duplicate: false,
+        };
+        return Ok(Some(committed));
+    }
+    if !ours {
         return Err(Stop::Refused(AppendError::StaleClaim {
             session: session.clone(),
         }));
     }
-    if ours && !broken!(tx.switches, ResolveKeepsWriteNo) {
-        head.write_no = head.write_no.max(fence.write_no) + 1;
+    let given_up = if broken!(tx.switches, ResolveLooksDone) {
+        fence.write_no + 1
+    } else {
+        fence.given_up().write_no
+    };
+    if broken!(tx.switches, ResolveRaisesAgain) {
+        head.write_no = head.write_no.max(fence.write_no) + 2;
+        head.save(tx)?;
+    } else if head.write_no < given_up && !broken!(tx.switches, ResolveKeepsWriteNo) {
+        head.write_no = given_up;
         head.save(tx)?;
     }
-    Ok(found.then(|| Committed {
-        events,
-        head: head.last(),
-        write_no: head.write_no,
-        duplicate: false,
-    }))
+    Ok(None)
 }

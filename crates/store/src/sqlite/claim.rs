@@ -53,10 +53,50 @@ pub(super) fn acquire(
     if !runnable && !even_if_idle {
         return Ok((Acquire::Idle, Ran::Nothing));
     }
-    Ok((Acquire::Acquired(take(tx, head, taker)?), Ran::Wrote))
+    let tenure = take(tx, head, taker, Charge::IfAtWork)?;
+    Ok((Acquire::Acquired(tenure), Ran::Wrote))
 }
 
-fn take(tx: &Tx<'_>, mut head: Head, taker: &Incarnation) -> Result<Tenure, AppendStop> {
+/// An own claim that nothing works on any more; anything else is for [`acquire`].
+pub(super) fn adopt(
+    tx: &Tx<'_>,
+    session: &SessionId,
+    owner: &Incarnation,
+) -> Result<(Acquire, Ran), AppendStop> {
+    let allowed = node::state(tx.conn, owner.as_str())? == Some(NodeState::Active);
+    let head = Head::load(tx.conn, session)?.filter(|head| {
+        allowed && head.quarantine.is_none() && head.owner.as_deref() == Some(owner.as_str())
+    });
+    let Some(head) = head else {
+        return acquire(tx, session, owner, false);
+    };
+    let charge = if broken!(tx.switches, AdoptCharges) {
+        Charge::IfAtWork
+    } else {
+        Charge::Nothing
+    };
+    Ok((
+        Acquire::Acquired(take(tx, head, owner, charge)?),
+        Ran::Wrote,
+    ))
+}
+
+/// Does the session pay for the loss of its owner (R8)?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Charge {
+    /// When it was doing something.
+    IfAtWork,
+    /// Its owner is alive.
+    Nothing,
+}
+
+fn take(
+    tx: &Tx<'_>,
+    mut head: Head,
+    taker: &Incarnation,
+    charge: Charge,
+) -> Result<Tenure, AppendStop> {
+    let adopted = head.owner.as_deref() == Some(taker.as_str());
     let taken_from = head
         .owner
         .take()
@@ -64,7 +104,10 @@ fn take(tx: &Tx<'_>, mut head: Head, taker: &Incarnation) -> Result<Tenure, Appe
         .transpose()?;
     // R8: only a session that was doing something pays for its owner's death.
     let doing = head.open_step.is_some() || head.open_compaction.is_some() || head.loading;
-    let charged = taken_from.is_some() && doing && !broken!(tx.switches, NoCharge);
+    let charged = taken_from.is_some()
+        && doing
+        && charge == Charge::IfAtWork
+        && !broken!(tx.switches, NoCharge);
     if charged {
         head.attempts = head.attempts.saturating_add(1);
     }
@@ -73,7 +116,9 @@ fn take(tx: &Tx<'_>, mut head: Head, taker: &Incarnation) -> Result<Tenure, Appe
         _ if head.cancel => Phase::Cancelling,
         _ => Phase::Safe,
     };
-    if !(taken_from.is_some() && broken!(tx.switches, TakeoverKeepsEpoch)) {
+    let takeover_keeps = broken!(tx.switches, TakeoverKeepsEpoch);
+    let adopt_keeps = broken!(tx.switches, AdoptKeepsEpoch);
+    if !(taken_from.is_some() && takeover_keeps || adopted && adopt_keeps) {
         head.epoch += 1;
     }
     let claim = ClaimId::derived(&[head.id.as_str(), taker.as_str(), &head.epoch.to_string()]);

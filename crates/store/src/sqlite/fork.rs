@@ -7,7 +7,7 @@ use super::project::Work;
 use super::tx::{AppendStop, MAX_SEQ, Stop, Tx, first, key, rejected, uint};
 use crate::api::Committed;
 use crate::error::{AppendError, DeleteError};
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use tenure_core::event::EventBody;
 use tenure_core::id::{Incarnation, SessionId};
 
@@ -160,12 +160,17 @@ pub(super) fn delete(
         "DELETE FROM inbox WHERE sid = ?1",
         "DELETE FROM effect WHERE sid = ?1",
         "DELETE FROM receipt WHERE sid = ?1",
-        "DELETE FROM checkpoint WHERE sid = ?1",
+        // Checkpoints go as the events do that they stand for: a fork opens from its parent's.
+        "DELETE FROM checkpoint WHERE sid = ?1 AND through >= \
+         coalesce((SELECT max(base) FROM session WHERE parent = ?1), 0)",
         // The id is free again; the row stays while forks read through it.
         "UPDATE session SET deleted = 1, id = id || '#' || sid, owner = NULL, claim_id = NULL, \
          phase = NULL, busy = 0, pending = 0, execution = NULL, rev = rev + 1 WHERE sid = ?1",
     ] {
         tx.exec(sql, [sid])?;
+    }
+    if broken!(tx.switches, DeleteForgetsCheckpoints) {
+        tx.exec("DELETE FROM checkpoint WHERE sid = ?1", [sid])?;
     }
     Ok(sid)
 }
@@ -198,6 +203,10 @@ pub(super) fn purge(tx: &Tx<'_>) -> rusqlite::Result<Purged> {
         if broken!(tx.switches, DeleteHarmsForks) {
             needed = None;
         }
+        tx.exec(
+            "DELETE FROM checkpoint WHERE sid = ?1 AND through >= ?2",
+            params![sid, needed.unwrap_or(0)],
+        )?;
         let removed = tx.exec(
             "DELETE FROM event WHERE key IN \
              (SELECT key FROM event WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3)",

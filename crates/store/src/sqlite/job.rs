@@ -42,12 +42,13 @@ pub(super) trait Job: Send {
     fn wakes(&self) -> &[SessionId];
 }
 
-/// What is done once with a task's result before the caller is told: with none when it was refused.
-pub(super) type After<T> = Box<dyn FnOnce(Option<&T>) + Send>;
+/// What is done once with a task's result before the caller is told: with none when it was refused. What it
+/// returns is told instead of the result.
+pub(super) type After<T, E> = Box<dyn FnOnce(Option<&T>) -> Option<E> + Send>;
 
 /// Any job but an append: a closure and its reply.
 pub(super) struct Task<T, E, F> {
-    pub(super) after: Option<After<T>>,
+    pub(super) after: Option<After<T, E>>,
     pub(super) session: Option<SessionId>,
     pub(super) wakes: Vec<SessionId>,
     pub(super) work: F,
@@ -85,8 +86,10 @@ where
     }
 
     fn committed(&mut self) {
-        if let (Some(after), Some(Ok(value))) = (self.after.take(), &self.verdict) {
-            after(Some(value));
+        if let (Some(after), Some(Ok(value))) = (self.after.take(), &self.verdict)
+            && let Some(instead) = after(Some(value))
+        {
+            self.verdict = Some(Err(instead));
         }
     }
 
@@ -163,18 +166,33 @@ impl Hooks {
     }
 
     /// Runs a hook once, on the calling thread. A panic stays here: the session's memory is then not
-    /// what the log says, and its owner has to reload it.
-    pub(super) fn run(&self, hook: AfterCommit, committed: &Committed) {
-        if let Some(first) = committed.events.first() {
+    /// what the log says, and its owner, who is told, has to reload it.
+    pub(super) fn run(&self, hook: AfterCommit, committed: &Committed) -> Result<(), Panicked> {
+        let first = committed.events.first();
+        if catch_unwind(AssertUnwindSafe(|| hook(committed))).is_err() {
+            let session = first.map(|event| event.session.clone());
+            let head = committed.head;
+            tracing::error!(?session, head, "an after-commit hook panicked");
+            return Err(Panicked);
+        }
+        if let Some(first) = first {
             self.remember(&first.id);
         }
-        let session = committed.events.first().map(|event| event.session.clone());
-        if catch_unwind(AssertUnwindSafe(|| hook(committed))).is_err() {
-            tracing::error!(
-                ?session,
-                head = committed.head,
-                "an after-commit hook panicked"
-            );
+        Ok(())
+    }
+}
+
+/// An after-commit hook panicked: the batch is durable, and what the hook should have done is not.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Panicked;
+
+impl Panicked {
+    /// What the caller is told, so that it looks at the log before anything else.
+    pub(super) fn told(self, session: &SessionId) -> AppendError {
+        AppendError::Unknown {
+            session: session.clone(),
+            reason: "it is stored, but its after-commit hook panicked; read the log again"
+                .to_owned(),
         }
     }
 }
@@ -206,6 +224,7 @@ pub(super) struct AppendJob {
     hooks: Arc<Hooks>,
     verdict: Option<Result<Committed, AppendError>>,
     late: bool,
+    silent: bool,
     reply: Option<oneshot::Sender<Result<AppendReply, AppendError>>>,
     wakes: Vec<SessionId>,
 }
@@ -231,6 +250,7 @@ impl AppendJob {
             hooks,
             verdict: None,
             late: false,
+            silent: false,
             reply: Some(reply),
         })
     }
@@ -264,8 +284,10 @@ impl AppendJob {
             self.hook = None;
         } else if !self.late
             && let Some(hook) = self.hook.take().or(earlier)
+            && let Err(panicked) = self.hooks.run(hook, committed)
+            && !self.silent
         {
-            self.hooks.run(hook, committed);
+            self.verdict = Some(Err(panicked.told(&self.wanted.session)));
         }
     }
 }
@@ -281,6 +303,7 @@ impl Job for AppendJob {
 
     fn run(&mut self, tx: &Tx<'_>) -> rusqlite::Result<Ran> {
         self.late = broken!(tx.switches, HookAfterNotify);
+        self.silent = broken!(tx.switches, HookPanicSilent);
         match append::run(tx, &self.wanted) {
             Ok(committed) => {
                 let ran = if committed.duplicate {

@@ -2,8 +2,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a newcomer tries to lock its own file while others look at it.
+const NODE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The folder `<db>.nodes`.
 #[derive(Debug, Clone)]
@@ -17,6 +21,15 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Is the locked file the one others find? If not, somebody removed it before it was locked.
+    fn is_at_its_path(&self) -> bool {
+        let identity = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        match (self.file.metadata(), std::fs::metadata(&self.path)) {
+            (Ok(ours), Ok(theirs)) => identity(ours) == identity(theirs),
+            _ => false,
+        }
+    }
+
     /// Removes the file, then lets go.
     pub(super) fn remove(self) {
         let _ = std::fs::remove_file(&self.path);
@@ -67,9 +80,22 @@ impl LockFolder {
         }
     }
 
-    /// Takes the lock of an incarnation of this process.
+    /// Takes the lock of an incarnation of this process. Others look at it at any moment, by locking it
+    /// themselves for an instant, and remove what they find free: so a refusal is tried again for a while, and
+    /// a lock on a file that is no longer the one at its path is none.
     pub(super) fn take_node(&self, incarnation: &str) -> io::Result<Option<Held>> {
-        self.try_take(&node_file(incarnation))
+        let started = Instant::now();
+        loop {
+            if let Some(held) = self.try_take(&node_file(incarnation))?
+                && held.is_at_its_path()
+            {
+                return Ok(Some(held));
+            }
+            if started.elapsed() > NODE_PATIENCE {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Is the process behind an incarnation gone? Its lock is free, or its file is missing. What cannot be
@@ -87,9 +113,17 @@ impl LockFolder {
         }
     }
 
-    /// Removes the lock file of a dead node.
-    pub(super) fn remove_node(&self, incarnation: &str) {
-        let _ = std::fs::remove_file(self.0.join(node_file(incarnation)));
+    /// Removes the lock file of a node if nobody holds it: with the lock held, so that a newcomer that has
+    /// opened the file and not yet locked it notices, and takes another.
+    pub(super) fn remove_free_node(&self, incarnation: &str) {
+        let path = self.0.join(node_file(incarnation));
+        let Ok(file) = File::open(&path) else { return };
+        if file.try_lock().is_ok() {
+            let held = Held { file, path };
+            if held.is_at_its_path() {
+                held.remove();
+            }
+        }
     }
 
     /// Incarnations that have a lock file.
@@ -110,6 +144,15 @@ impl LockFolder {
             file: self.open("writer")?,
             start: process_start(std::process::id()).unwrap_or(0),
         })
+    }
+}
+
+/// Removes the socket a dead node left behind, if that is what is there.
+pub(super) fn remove_socket(address: &str) {
+    let path = Path::new(address);
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket && path.extension().is_some_and(|ext| ext == "sock") {
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -195,6 +238,10 @@ pub(super) enum Verdict {
 /// Judges a holder that was seen unchanged for a whole lease (R6).
 pub(super) fn judge(holder: &Holder) -> Verdict {
     let pid = holder.pid;
+    if pid == std::process::id() {
+        // Another store of this very process: ending it ends both.
+        return Verdict::Wait;
+    }
     match process_stat(pid) {
         // Waiting for the disk is not standing still: that one is left alone.
         Some((state, start)) if start == holder.start && "TtS".contains(state) => kill(pid),
@@ -211,8 +258,7 @@ fn kill(pid: u32) -> Verdict {
         ))
     };
     let own = nix::unistd::geteuid().as_raw();
-    let theirs = std::fs::metadata(format!("/proc/{pid}"))
-        .map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
+    let theirs = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());
     if theirs.ok() != Some(own) {
         return told("it belongs to another user");
     }
@@ -254,5 +300,70 @@ mod tests {
         assert_eq!(Some(holder.start), process_start(std::process::id()));
         file.clear();
         assert_eq!(file.read(), None);
+    }
+
+    #[test]
+    fn a_newcomer_ends_with_a_lock_that_others_find() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = LockFolder::beside(&dir.path().join("t.db"));
+        // Opened, then removed by somebody who found it free, then locked: everybody else would see nothing.
+        let late = folder.try_take("inc_0.lock").unwrap().unwrap();
+        late.file.unlock().unwrap();
+        folder.remove_free_node("inc_0");
+        late.file.lock().unwrap();
+        assert!(!late.is_at_its_path());
+        assert!(folder.node_is_gone("inc_0"));
+        let held = folder.take_node("inc_0").unwrap().unwrap();
+        assert!(held.is_at_its_path() && !folder.node_is_gone("inc_0"));
+        // What is held is not removed.
+        folder.remove_free_node("inc_0");
+        assert!(held.is_at_its_path());
+        // Against somebody who sweeps all the while.
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                    for name in folder.node_files() {
+                        if folder.node_is_gone(&name) {
+                            folder.remove_free_node(&name);
+                        }
+                    }
+                }
+            });
+            for n in 1..=300 {
+                let name = format!("inc_{n}");
+                let held = folder.take_node(&name).unwrap().unwrap();
+                assert!(held.is_at_its_path() && !folder.node_is_gone(&name));
+                held.remove();
+            }
+            over.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_look_at_the_lock_does_not_keep_its_node_from_joining() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = LockFolder::beside(&dir.path().join("t.db"));
+        drop(folder.try_take("inc_1.lock").unwrap());
+        let look = File::open(folder.0.join("inc_1.lock")).unwrap();
+        look.try_lock_shared().unwrap();
+        assert!(folder.try_take("inc_1.lock").unwrap().is_none());
+        std::thread::scope(|scope| {
+            let joins = scope.spawn(|| folder.take_node("inc_1").unwrap());
+            drop(look);
+            assert!(joins.join().unwrap().is_some());
+        });
+    }
+
+    #[test]
+    fn a_store_does_not_end_its_own_process() {
+        let pid = std::process::id();
+        let start = process_start(pid).unwrap();
+        let holder = Holder {
+            pid,
+            start,
+            since_ms: 0,
+        };
+        assert_eq!(judge(&holder), Verdict::Wait);
     }
 }

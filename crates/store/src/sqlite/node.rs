@@ -126,6 +126,16 @@ pub(super) struct Suspect {
     pub(super) renewal_no: i64,
 }
 
+/// Where dead nodes listened.
+pub(super) fn left_addresses(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT address FROM node WHERE state = 2 AND address IS NOT NULL \
+         AND address NOT IN (SELECT address FROM node WHERE state < 2 AND address IS NOT NULL)",
+    )?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    rows.collect()
+}
+
 /// Every node that is not dead.
 pub(super) fn suspects(conn: &Connection) -> rusqlite::Result<Vec<Suspect>> {
     let mut statement = conn.prepare_cached(

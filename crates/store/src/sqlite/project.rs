@@ -112,6 +112,10 @@ pub(super) fn project(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<
                 return Err(work.refuse("an execution is open already"));
             }
             work.head.execution = Some(data.execution.as_str().to_owned());
+            // An interrupt applies to what precedes it (R5): one from before is not of this execution.
+            if !broken!(work.tx.switches, StaleInterrupt) {
+                work.head.interrupt_seq = None;
+            }
             Ok(())
         }
         E::ExecutionSucceeded(data) => {

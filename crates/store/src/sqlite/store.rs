@@ -2,6 +2,7 @@
 
 use super::event;
 use super::job::{AppendJob, Failure, Ran, Task, append_failed, batch_key};
+use super::locks::remove_socket;
 use super::node;
 use super::reader::{read, unavailable};
 use super::replay::read_lines;
@@ -93,7 +94,10 @@ impl Store for SqliteStore {
             .await
             .unwrap_or_else(|_| Err(append_failed(&session, &closed)))?;
         if let Some(hook) = reply.late_hook {
-            self.shared.hooks.run(hook, &reply.committed);
+            self.shared
+                .hooks
+                .run(hook, &reply.committed)
+                .map_err(|panicked| panicked.told(&session))?;
         }
         Ok(reply.committed)
     }
@@ -109,10 +113,13 @@ impl Store for SqliteStore {
         let hooks = Arc::clone(&self.shared.hooks);
         // R3: this process learns of it now, so the hook runs now: on the writer's thread, where no dropped
         // caller can keep it from running. What is not in the log takes its hook along.
+        let asked = session.clone();
         let after = move |found: Option<&Option<Committed>>| {
-            if let (Some(hook), Some(Some(committed))) = (hooks.take_unknown(&key), found) {
-                hooks.run(hook, committed);
-            }
+            let (Some(hook), Some(Some(committed))) = (hooks.take_unknown(&key), found) else {
+                return None;
+            };
+            let ran = hooks.run(hook, committed);
+            ran.err().map(|panicked| Ok(panicked.told(&asked)))
         };
         let (reply, answer) = oneshot::channel();
         let task = Task {
@@ -120,6 +127,7 @@ impl Store for SqliteStore {
             session: Some(session.clone()),
             wakes: vec![session.clone()],
             work: move |tx: &super::tx::Tx<'_>| match append::resolve(tx, &id, &fence, &ids) {
+                // Also when it only looked: the hook of what it found runs with the commit.
                 Ok(found) => Ok((found, Ran::Wrote)),
                 Err(Stop::Refused(refusal)) => Err(Stop::Refused(Ok(refusal))),
                 Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
@@ -279,10 +287,13 @@ impl Store for SqliteStore {
 
     async fn join(&self, node: NodeInfo) -> Result<(), NodeError> {
         let name = node.incarnation.as_str().to_owned();
-        let held = self
-            .shared
-            .locks
-            .take_node(&name)
+        if self.nodes().contains_key(&name) {
+            return Err(NodeError::NotLive(node.incarnation));
+        }
+        let (locks, wanted) = (self.shared.locks.clone(), name.clone());
+        let taken = tokio::task::spawn_blocking(move || locks.take_node(&wanted)).await;
+        let held = taken
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
             .map_err(|error| NodeError::Unavailable {
                 reason: format!("the lock file of this process cannot be made: {error}"),
             })?;
@@ -341,7 +352,7 @@ impl Store for SqliteStore {
 
     async fn reap(&self, observer: &Incarnation) -> Result<Vec<Incarnation>, NodeError> {
         let (observer, shared) = (observer.clone(), Arc::clone(&self.shared));
-        let buried = self
+        let (buried, sockets) = self
             .submit(None, Vec::new(), node_failed, move |tx| {
                 let nodes = node::suspects(tx.conn)?;
                 let Some(own) = nodes
@@ -371,17 +382,17 @@ impl Store for SqliteStore {
                         buried.push(incarnation);
                     }
                 }
-                let ran = if buried.is_empty() {
-                    Ran::Nothing
-                } else {
-                    Ran::Wrote
-                };
-                Ok((buried, ran))
+                if buried.is_empty() {
+                    return Ok(((buried, Vec::new()), Ran::Nothing));
+                }
+                let sockets = node::left_addresses(tx.conn)?;
+                Ok(((buried, sockets), Ran::Wrote))
             })
             .await?;
         for incarnation in &buried {
-            self.shared.locks.remove_node(incarnation);
+            self.shared.locks.remove_free_node(incarnation);
         }
+        sockets.iter().for_each(|path| remove_socket(path));
         Ok(buried
             .iter()
             .filter_map(|id| Incarnation::parse(id).ok())
@@ -407,6 +418,16 @@ impl Store for SqliteStore {
             claim::acquire(tx, &id, &taker, even_if_idle)
         })
         .await
+    }
+
+    async fn adopt(
+        &self,
+        session: &SessionId,
+        incarnation: &Incarnation,
+    ) -> Result<Acquire, AppendError> {
+        let (id, owner) = (session.clone(), incarnation.clone());
+        self.write(session, move |tx| claim::adopt(tx, &id, &owner))
+            .await
     }
 
     async fn claim_phase(
@@ -484,14 +505,15 @@ impl Store for SqliteStore {
 
     async fn gc(&self) -> Result<GcReport, ReadError> {
         let before = upkeep::bytes(&self.shared);
+        // Before rows are forgotten: they say what to look for.
+        let shared = Arc::clone(&self.shared);
+        read(&self.shared, move |conn| {
+            Ok(upkeep::sweep_nodes(&shared, conn)?)
+        })
+        .await?;
         let step = self
             .submit(None, Vec::new(), read_failed, upkeep::step)
             .await?;
-        let shared = Arc::clone(&self.shared);
-        read(&self.shared, move |conn| {
-            Ok(upkeep::sweep_locks(&shared, conn)?)
-        })
-        .await?;
         let shared = Arc::clone(&self.shared);
         tokio::task::spawn_blocking(move || upkeep::truncate(&shared))
             .await

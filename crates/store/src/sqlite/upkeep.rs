@@ -3,6 +3,7 @@
 use super::SharedState;
 use super::fork::purge;
 use super::job::Ran;
+use super::locks::remove_socket;
 use super::node;
 use super::open::{Role, connect};
 use super::reader::{ReadStop, read, unavailable};
@@ -74,18 +75,22 @@ pub(super) fn truncate(shared: &SharedState) -> Result<(), ReadError> {
     fold().map_err(|error| unavailable(words(&error)))
 }
 
-/// Lock files whose node is not in the table and whose lock is free: left by a process that died at birth.
-pub(super) fn sweep_locks(shared: &SharedState, conn: &Connection) -> rusqlite::Result<()> {
+/// What dead nodes left beside the store: their sockets, and lock files that are free and whose node is not
+/// alive in the table, be it that its process died at birth.
+pub(super) fn sweep_nodes(shared: &SharedState, conn: &Connection) -> rusqlite::Result<()> {
     for incarnation in shared.locks.node_files() {
         let known = Incarnation::parse(&incarnation).is_err()
             || matches!(
                 node::state(conn, &incarnation)?,
                 Some(node::NodeState::Active | node::NodeState::Draining)
             );
-        // A node that joins right now holds its lock before its row is there.
-        if !known && shared.locks.node_is_gone(&incarnation) {
-            shared.locks.remove_node(&incarnation);
+        // A node that joins right now holds its lock before its row is there, or is about to.
+        if !known {
+            shared.locks.remove_free_node(&incarnation);
         }
+    }
+    for address in node::left_addresses(conn)? {
+        remove_socket(&address);
     }
     Ok(())
 }

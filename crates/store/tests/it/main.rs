@@ -4,6 +4,7 @@
 
 mod cases;
 mod conformance;
+mod leftovers;
 mod mutants;
 mod places;
 mod processes;

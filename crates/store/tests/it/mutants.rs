@@ -15,6 +15,16 @@ fn witness(mutation: Mutation) -> &'static str {
             "appending::each_part_of_the_fence_is_compared"
         }
         M::ResolveKeepsWriteNo => "appending::a_ghost_fails_after_resolution",
+        M::ResolveRaisesAgain => "appending::resolving_again_says_the_same",
+        M::ResolveLooksDone => "appending::a_write_without_events_is_resolved_either_way",
+        M::HookPanicSilent => "dropping::a_panicking_hook_harms_nobody_and_is_told",
+        M::StaleInterrupt => "parking::an_earlier_interrupt_is_not_of_a_later_execution",
+        M::AdoptKeepsEpoch | M::AdoptCharges => {
+            "claiming::an_own_claim_is_adopted_uncharged_and_the_lost_task_refused"
+        }
+        M::DeleteForgetsCheckpoints => {
+            "forking::checkpoints_outlive_a_parent_as_long_as_forks_open_from_them"
+        }
         M::NoCasPromote => "hooking::promotion_takes_each_input_once",
         M::NoGuardCancelling => "interrupting::nothing_starts_while_it_is_settled",
         M::ReleaseIgnoresInbox => "hooking::release_looks_at_the_inbox",
