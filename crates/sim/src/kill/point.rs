@@ -140,6 +140,8 @@ struct Lives<'a> {
     acknowledged: Vec<MessageId>,
     /// Heads of the log when a process had been killed.
     cuts: Vec<Option<u64>>,
+    /// It was released from quarantine, which ended its execution: only another prompt goes on with the task.
+    released: bool,
     store: Option<Arc<SqliteStore>>,
 }
 
@@ -152,6 +154,7 @@ async fn lives(ground: &Ground<'_>, place: &Place, point: &mut Point) -> Result<
         session: None,
         acknowledged: Vec::new(),
         cuts: Vec::new(),
+        released: false,
         store: None,
     };
     let plan = point.plan.clone();
@@ -178,6 +181,7 @@ async fn lives(ground: &Ground<'_>, place: &Place, point: &mut Point) -> Result<
                     .clone()
                     .context("a session that is set aside has a name")?;
                 place.output(&["release", session.as_str()]).await?;
+                lives.released = true;
             }
             code => bail!(
                 "process {process} ended with {code}: {}",
@@ -190,11 +194,16 @@ async fn lives(ground: &Ground<'_>, place: &Place, point: &mut Point) -> Result<
 
 impl<'a> Lives<'a> {
     async fn process(&mut self, plan: &Plan, number: usize) -> Result<Told> {
-        let way = plan
+        let planned = plan
             .ways
             .get(number.saturating_sub(1))
             .copied()
             .unwrap_or(Way::Resume);
+        let way = if std::mem::take(&mut self.released) {
+            Way::Run
+        } else {
+            planned
+        };
         if number > 0 {
             self.look().await?;
         }
