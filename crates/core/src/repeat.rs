@@ -25,19 +25,18 @@ pub struct Repeating {
     pub error: String,
 }
 
-/// Does the turn keep failing the same way? Looks back to the user's last words. Only failures of the model's
-/// own making count: not interrupts, lost processes or replaced locations.
+/// Does the turn keep failing the same way? Looks back to the user's last words, step by step: calls made at once
+/// count once, since the model had not seen any of their results. Only failures of the model's own making count:
+/// not interrupts, lost processes or replaced locations.
 pub fn repeating(state: &SessionState) -> Option<Repeating> {
     let mut same_call = 0;
     let mut same_tool = 0;
     let mut identical = true;
     let mut last: Option<&ToolPart> = None;
-    for tool in calls_from_the_end(state) {
-        let Some(outcome) = &tool.outcome else { break };
-        match outcome.failure {
-            Some(ToolFailure::NotExecuted | ToolFailure::Failed) => {}
-            Some(ToolFailure::TimedOut | ToolFailure::Denied) => {}
-            Some(_) | None => break,
+    for calls in steps_from_the_end(state) {
+        let Some(&tool) = calls.first() else { continue };
+        if !calls.iter().all(|call| failed_by_itself(call)) {
+            break;
         }
         let newest = *last.get_or_insert(tool);
         if tool.name != newest.name {
@@ -59,12 +58,33 @@ pub fn repeating(state: &SessionState) -> Option<Repeating> {
     Some(Repeating {
         tool: newest.name.clone(),
         times,
-        error: text.chars().take(200).collect(),
+        error: first_words(text),
     })
 }
 
-/// Local calls since the user's last words, newest first.
-fn calls_from_the_end(state: &SessionState) -> impl Iterator<Item = &ToolPart> {
+fn failed_by_itself(call: &ToolPart) -> bool {
+    use ToolFailure as F;
+    let failure = call.outcome.as_ref().and_then(|outcome| outcome.failure);
+    matches!(
+        failure,
+        Some(F::NotExecuted | F::Failed | F::TimedOut | F::Denied)
+    )
+}
+
+/// The first line of `text`, cut at a word, without its own full stop.
+fn first_words(text: &str) -> String {
+    const MOST: usize = 160;
+    let line = text.trim().lines().next().unwrap_or_default().trim();
+    if line.len() <= MOST {
+        return line.trim_end_matches('.').to_owned();
+    }
+    let cut = &line[..line.floor_char_boundary(MOST)];
+    let end = cut.rfind(' ').unwrap_or(cut.len());
+    format!("{}…", &cut[..end])
+}
+
+/// The local calls of each step since the user's last words, newest first in both.
+fn steps_from_the_end(state: &SessionState) -> impl Iterator<Item = Vec<&ToolPart>> {
     state
         .entries
         .iter()
@@ -86,14 +106,19 @@ fn calls_from_the_end(state: &SessionState) -> impl Iterator<Item = &ToolPart> {
                     .as_ref()
                     .is_none_or(|e| e.finish != Finish::Length) =>
             {
-                Some(message.parts.iter().rev())
-            }
-            _ => None,
-        })
-        .flatten()
-        .filter_map(|part| match &part.kind {
-            PartKind::Tool(tool) if !tool.executed && !part.superseded && tool.input.is_some() => {
-                Some(tool)
+                let calls = message
+                    .parts
+                    .iter()
+                    .rev()
+                    .filter_map(|part| match &part.kind {
+                        PartKind::Tool(tool)
+                            if !tool.executed && !part.superseded && tool.input.is_some() =>
+                        {
+                            Some(tool)
+                        }
+                        _ => None,
+                    });
+                Some(calls.collect())
             }
             _ => None,
         })

@@ -42,6 +42,9 @@ pub struct SessionState {
     pub step: u32,
     /// The input promoted last, or the recovery that asks for a step, has not been answered yet.
     pub wants_step: bool,
+    /// The last allowed step asked for another one: the turn is not done, and may not go on by itself.
+    #[serde(default)]
+    pub limit_reached: bool,
     /// Tokens in the context after the last finished attempt, and the seq of that attempt's end.
     pub context_tokens: Option<(u64, u64)>,
     /// Sums over the session.
@@ -185,7 +188,9 @@ impl SessionState {
                 self.apply_conversation(event);
                 self.failed_compactions = 0;
                 self.overflow_compactions = 0;
-                self.wants_step = !last_step && self.asks_for_more(&e.message, e.finish);
+                let more = self.asks_for_more(&e.message, e.finish);
+                self.wants_step = more && !last_step;
+                self.limit_reached = more && last_step;
             }
             EventBody::StepFailed(e) => {
                 self.apply_conversation(event);
@@ -322,6 +327,7 @@ impl SessionState {
     fn apply_fork(&mut self, seq: u64) {
         self.inbox.clear();
         self.wants_step = false;
+        self.limit_reached = false;
         self.overflowed = false;
         self.last_end = None;
         self.interrupt = None;
@@ -344,6 +350,7 @@ impl SessionState {
                     if !admitted.kind.is_control() {
                         self.step = 0;
                         self.wants_step = true;
+                        self.limit_reached = false;
                         self.entries.push(Arc::new(Entry::Input {
                             id: admitted.input,
                             seq: event.seq,

@@ -157,6 +157,17 @@ impl Runner {
 
     /// Ends the execution well and releases the claim; `None` when there is more to do.
     async fn finish(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        if self.state.limit_reached && self.writer.turn().execution.is_some() {
+            let limit = self.state.step;
+            let error = SessionError::new(
+                "step_limit",
+                format!(
+                    "The limit of {limit} steps was reached before the model was done. Send another prompt to go on, or \
+                     allow more with --max-steps."
+                ),
+            );
+            return self.fail(error).await.map(Some);
+        }
         let execution = self.writer.turn().execution.clone();
         let events: Vec<EventBody> = execution
             .into_iter()

@@ -647,3 +647,30 @@ fn bc_s_069_an_unknown_price_is_not_zero() {
     };
     assert_eq!((ended.cost, ended.usage.output), (None, 5));
 }
+
+#[test]
+fn calls_made_at_once_fail_once_since_the_model_has_seen_no_result_yet() {
+    let mut journal = Journal::new();
+    journal.user("u", "go");
+    journal.begin("a");
+    let ids: Vec<String> = (0..SAME_TOOL + 1).map(|n| format!("c{n}")).collect();
+    let mut stream: Vec<_> = ids
+        .iter()
+        .map(|id| complete(id, "write", "{}", false))
+        .collect();
+    stream.push(finish(Finish::ToolCalls));
+    journal.stream(stream).unwrap();
+    for id in &ids {
+        journal.start(id);
+        journal.add(ToolFailed {
+            message: msg("a"),
+            call: tenure_core::CallId::new(id.as_str()),
+            failure: ToolFailure::Failed,
+            text: "no".to_owned(),
+            cut: None,
+            native: None,
+        });
+    }
+    journal.end();
+    assert_eq!(repeating(&journal.state), None);
+}

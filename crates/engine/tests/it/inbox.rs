@@ -256,7 +256,10 @@ async fn the_last_step_defines_tools_and_runs_none_and_a_steer_starts_the_count_
     let engine = bed.engine().await;
     let session = bed.session_with(Rules::allow_all(), 2).await;
     let (_, ended) = ask(&engine, &session, "go").await;
-    assert_eq!(ended, Outcome::Succeeded);
+    assert!(
+        matches!(&ended, Outcome::Failed(error) if error.kind == "step_limit"),
+        "a turn that was cut short is no success: {ended:?}"
+    );
     engine.idle().await;
     bed.assert_at_rest(&session).await;
     assert_eq!(bed.model.sent(), 2);
