@@ -6,10 +6,13 @@ use tenure_core::MessageId;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::FragmentKind;
 
-/// Writes each piece of text when it is complete, so that nothing superseded ever gets out.
+/// Writes a message's text once its attempt has ended well, or its step is over, so that nothing superseded
+/// ever gets out: a block that was complete before its response was cut is given up with it.
 pub struct Plain<W> {
     out: W,
     open: HashMap<(MessageId, u32), String>,
+    /// Complete text of attempts that are not decided yet, in its order.
+    ended: HashMap<MessageId, Vec<String>>,
     /// The last byte written was a line end, or nothing was written.
     at_line_start: bool,
 }
@@ -20,6 +23,7 @@ impl<W: Write> Plain<W> {
         Self {
             out,
             open: HashMap::new(),
+            ended: HashMap::new(),
             at_line_start: true,
         }
     }
@@ -42,10 +46,27 @@ impl<W: Write> Plain<W> {
                     .remove(&(end.message.clone(), end.part))
                     .unwrap_or_default();
                 if !end.superseded && !text.is_empty() {
-                    self.write(&text)?;
+                    self.ended
+                        .entry(end.message.clone())
+                        .or_default()
+                        .push(text);
                 }
             }
+            EventBody::AttemptEnded(end) if end.error.is_none() => self.counts(&end.message)?,
+            EventBody::RetryScheduled(retry) => {
+                self.ended.remove(&retry.message);
+            }
+            EventBody::StepEnded(end) => self.counts(&end.message)?,
+            EventBody::StepFailed(end) => self.counts(&end.message)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes a message's complete text: nothing can supersede it any more.
+    fn counts(&mut self, message: &MessageId) -> io::Result<()> {
+        for text in self.ended.remove(message).unwrap_or_default() {
+            self.write(&text)?;
         }
         Ok(())
     }
@@ -72,7 +93,22 @@ impl<W: Write> Plain<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_core::ProviderError;
     use tenure_core::event::body::*;
+    use tenure_core::provider::Finish;
+
+    fn ended(message: &MessageId, error: Option<ProviderError>) -> EventBody {
+        AttemptEnded {
+            message: message.clone(),
+            attempt: 1,
+            finish: Finish::Stop,
+            raw_finish: None,
+            usage: None,
+            cost: None,
+            error,
+        }
+        .into()
+    }
 
     #[test]
     fn only_text_that_counts_is_written_exactly() {
@@ -108,6 +144,8 @@ mod tests {
         fragment(2, FragmentKind::Text, "gone", true);
         fragment(3, FragmentKind::Text, "b\n", false);
         fragment(4, FragmentKind::Text, "c", false);
+        assert_eq!(plain.out, b"", "nothing counts before its attempt ended");
+        plain.event(&ended(&message, None)).unwrap();
         plain.finish().unwrap();
         assert_eq!(
             String::from_utf8(plain.out).unwrap(),

@@ -17,6 +17,9 @@ use tenure_core::usage::Usage;
 use tenure_core::{CallId, MessageId};
 use tenure_engine::LiveItem;
 
+/// What stands under text that was shown and then given up.
+const SUPERSEDED: &str = "↑ superseded: that attempt failed, the model begins again";
+
 /// How much to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
@@ -104,6 +107,8 @@ pub struct Transcript {
     calls: HashMap<(MessageId, CallId), tool::Call>,
     hidden: HashSet<MessageId>,
     superseded: HashSet<(MessageId, u32)>,
+    /// Messages with complete text of an attempt that may still be given up.
+    undecided: HashSet<MessageId>,
     last_error: Option<String>,
     last: Last,
     totals: Totals,
@@ -119,6 +124,7 @@ impl Transcript {
             calls: HashMap::new(),
             hidden: HashSet::new(),
             superseded: HashSet::new(),
+            undecided: HashSet::new(),
             last_error: None,
             last: Last::Nothing,
             totals: Totals::default(),
@@ -132,11 +138,25 @@ impl Transcript {
 
     /// Leaves text out that is known to be superseded, for a reader that has the whole log before it.
     pub fn leave_out_superseded(&mut self, events: &[Event]) {
+        let mut parts: HashMap<&MessageId, Vec<u32>> = HashMap::new();
         for event in events {
-            if let EventBody::FragmentEnded(end) = &event.body
-                && end.superseded
-            {
-                self.superseded.insert((end.message.clone(), end.part));
+            match &event.body {
+                EventBody::FragmentStarted(start) => {
+                    parts.entry(&start.message).or_default().push(start.part);
+                }
+                EventBody::FragmentEnded(end) if end.superseded => {
+                    self.superseded.insert((end.message.clone(), end.part));
+                }
+                // Also what was complete before the attempt failed.
+                EventBody::RetryScheduled(retry) => {
+                    let given_up = parts.remove(&retry.message).unwrap_or_default();
+                    self.superseded.extend(
+                        given_up
+                            .into_iter()
+                            .map(|part| (retry.message.clone(), part)),
+                    );
+                }
+                _ => {}
             }
         }
     }
@@ -173,7 +193,8 @@ impl Transcript {
             }
             EventBody::FragmentChunk(chunk) => self.chunk(chunk),
             EventBody::FragmentEnded(end) => self.fragment_ended(end),
-            EventBody::ToolCalled(_)
+            EventBody::ToolInputStarted(_)
+            | EventBody::ToolCalled(_)
             | EventBody::ToolStarted(_)
             | EventBody::ToolSucceeded(_)
             | EventBody::ToolFailed(_) => self.tool(event),
@@ -250,12 +271,13 @@ impl Transcript {
         let kind = kind_of(fragment.kind());
         let mut out = self.block(kind, fragment.finish());
         if end.superseded && shown {
-            out.extend(self.mark(
-                Style::dim(),
-                "↑ superseded: that attempt failed, the model begins again",
-            ));
-        } else if end.partial && shown {
-            out.extend(self.mark(Style::dim(), "↑ cut short"));
+            self.undecided.remove(&end.message);
+            out.extend(self.mark(Style::dim(), SUPERSEDED));
+        } else if shown {
+            self.undecided.insert(end.message.clone());
+            if end.partial {
+                out.extend(self.mark(Style::dim(), "↑ cut short"));
+            }
         }
         out
     }
@@ -291,7 +313,16 @@ impl Transcript {
                     retry.attempt,
                     human::elapsed(std::time::Duration::from_millis(retry.delay_ms))
                 );
-                self.mark(yellow, &text)
+                let mut out = Vec::new();
+                if self.undecided.remove(&retry.message) {
+                    out = self.mark(Style::dim(), SUPERSEDED);
+                }
+                out.extend(self.mark(yellow, &text));
+                out
+            }
+            EventBody::StepEnded(end) => {
+                self.undecided.remove(&end.message);
+                Vec::new()
             }
             EventBody::RecoveryStarted(recovery) => self.mark(
                 yellow,

@@ -133,3 +133,30 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!(out.stderr, "");
     assert_eq!(out.stdout.lines().count(), 1);
 }
+
+const CUT_IN_A_CALL: &str = r#"
+version = 1
+[[turn]]
+part = [{ text = "DRAFT" }, { call = { name = "bash", input = { command = "true; true; true; true" } } }]
+fault = { kind = "cut", after_events = 6 }
+[fallback]
+part = [{ text = "FINAL" }]
+"#;
+
+#[test]
+fn text_of_an_attempt_that_was_given_up_does_not_count() {
+    let place = Place::new(CUT_IN_A_CALL);
+    let out = place.run(&["run", "x"]).exits(0);
+    assert_eq!(out.stdout, "FINAL\n");
+    let session = place.only_session();
+    let types = place.types(&session);
+    assert!(types.contains(&"retry.scheduled".to_owned()), "{types:?}");
+    let out = place.run(&["show", &session]).exits(0);
+    assert!(
+        out.stdout.contains("FINAL") && !out.stdout.contains("DRAFT"),
+        "{}",
+        out.stdout
+    );
+    // The call that never arrived whole has its tool's name.
+    assert!(out.stdout.contains("✗ bash"), "{}", out.stdout);
+}

@@ -207,3 +207,31 @@ fn totals_count_steps_and_never_hide_an_unknown_price() {
     totals.event(&step(None).into());
     assert_eq!(totals.words(), "2 steps · 20 in, 10 out · ≥ $0.0200");
 }
+
+fn retry(seq: u64) -> Event {
+    event(
+        seq,
+        RetryScheduled {
+            message: message(),
+            attempt: 2,
+            at_ms: 0,
+            delay_ms: 0,
+            error: tenure_core::ProviderError::new(tenure_core::ErrorClass::Transport, "cut"),
+        },
+    )
+}
+
+#[test]
+fn text_that_was_complete_before_its_attempt_failed_is_superseded_too() {
+    let events = [started(1), chunk(2, "draft\n"), ended(3, false), retry(4)];
+    let mut t = transcript(Detail::Brief);
+    let out: Vec<_> = events.iter().flat_map(|e| t.event(e)).collect();
+    let mark = out.iter().position(|l| l.contains("superseded")).unwrap();
+    let again = out.iter().position(|l| l.contains('⟳')).unwrap();
+    assert!(out[0] == "draft" && mark < again, "{out:?}");
+    let mut t = transcript(Detail::Brief);
+    t.leave_out_superseded(&events);
+    let out: Vec<_> = events.iter().flat_map(|e| t.event(e)).collect();
+    assert!(!out.join("\n").contains("draft"), "{out:?}");
+    assert!(!out.join("\n").contains("superseded"), "{out:?}");
+}

@@ -20,6 +20,17 @@ pub struct Call {
 impl Transcript {
     pub(super) fn tool(&mut self, event: &Event) -> Vec<String> {
         match &event.body {
+            // A call whose input never arrives whole is settled too, and has a name.
+            EventBody::ToolInputStarted(started) => {
+                let call = Call {
+                    name: started.name.clone(),
+                    input: String::new(),
+                    since_ms: event.created_ms,
+                };
+                self.calls
+                    .insert((started.message.clone(), started.call.clone()), call);
+                Vec::new()
+            }
             EventBody::ToolCalled(called) => {
                 let call = Call {
                     name: called.name.clone(),
