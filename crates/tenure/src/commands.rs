@@ -34,7 +34,11 @@ pub struct Context {
 /// The configuration for a command that needs only the store: a current folder that is gone is no obstacle.
 pub fn open(cx: &Context, global: &Global) -> CliResult<Config> {
     let cwd = working_folder(None).unwrap_or_else(|_| "/".into());
-    load(&Flags::from(global), &cx.env, &cwd)
+    let config = load(&Flags::from(global), &cx.env, &cwd)?;
+    if let Some(project) = config.project.as_ref().filter(|p| p.broken.is_some()) {
+        project.notice().iter().for_each(|text| notice(text));
+    }
+    Ok(config)
 }
 
 /// Writes text to standard output.

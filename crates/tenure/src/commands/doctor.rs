@@ -103,7 +103,11 @@ fn configuration(config: &Config, report: &mut Report) {
             )),
         ),
     }
-    for text in &config.notices {
+    if let Err(error) = config.sound() {
+        report.broken("project", &error);
+    }
+    let sound = config.sound().is_ok();
+    for text in config.notices.iter().filter(|_| sound) {
         report.add(Mark::Note, "project", text.clone(), None);
     }
     match permissions::rules(config) {

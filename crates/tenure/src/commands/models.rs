@@ -1,17 +1,14 @@
 //! `tenure models`: the configured models.
 
-use super::{Context, print};
+use super::{Context, open, print};
 use crate::args::{Global, JsonOnly};
 use crate::config::show::model_words;
-use crate::config::{Flags, load};
-use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult};
 use serde_json::json;
 
 /// Lists them.
 pub fn run(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
-    let cwd = working_folder(None)?;
-    let config = load(&Flags::from(global), &cx.env, &cwd)?;
+    let config = open(cx, global)?;
     if config.providers.is_empty() {
         return Err(CliError::usage("no provider is configured").hint(format!(
             "`tenure config --example` prints a file for {}",

@@ -26,9 +26,20 @@ pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u
     match &args.session {
         Some(text) => {
             let row = store::find(store.as_ref(), text).await?;
+            begins_here(&config, &row)?;
             one(cx, &config, store, &row, &args).await
         }
         None => all(&config, store, &args).await,
+    }
+}
+
+/// A project's file that cannot be understood stops what works in its folder, and nothing else.
+fn begins_here(config: &Config, row: &SessionRow) -> CliResult {
+    match &config.project {
+        Some(project) if Path::new(&row.location.directory).starts_with(&project.folder) => {
+            config.sound()
+        }
+        _ => Ok(()),
     }
 }
 

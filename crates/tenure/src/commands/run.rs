@@ -100,6 +100,7 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
         ..Flags::from(global)
     };
     let config = load(&flags, &cx.env, &cwd)?;
+    config.sound()?;
     config.notices.iter().for_each(|text| notice(text));
     let rules = permissions::rules(&config)?;
     let interactive = cx.caps.stderr && !args.json && !args.detach && ask::possible();

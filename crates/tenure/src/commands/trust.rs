@@ -15,7 +15,7 @@ pub fn run(cx: &Context, args: &TrustArgs) -> CliResult {
     if args.revoke {
         return revoke(&mut trust, &folder);
     }
-    let Some(project) = Project::find(&folder, &trust)? else {
+    let Some(project) = Project::find(&folder, &trust) else {
         return Err(CliError::usage(format!(
             "there is no .tenure/config.toml in {} or above it in its repository",
             folder.display()
@@ -36,8 +36,12 @@ pub fn run(cx: &Context, args: &TrustArgs) -> CliResult {
         for want in &wants {
             text.push_str(&format!("  asks for {}\n", safe(want)));
         }
+        if let Err(error) = project.check_for_trust() {
+            text.push_str(&format!("cannot be trusted: {}\n", safe(&error.message)));
+        }
         return print(&text);
     }
+    project.check_for_trust()?;
     trust.grant(&project.folder, project.digest.clone())?;
     let mut text = format!("trusted {}\n", project.file.display());
     for want in &wants {

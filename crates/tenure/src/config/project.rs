@@ -24,30 +24,67 @@ pub struct Project {
     pub changed: bool,
     /// What it says.
     pub raw: RawConfig,
+    /// Why it cannot be read or understood; then it says nothing, and nothing may be begun in its folder: it may
+    /// hold rules that narrow permissions, and those are not to be lost.
+    pub broken: Option<CliError>,
 }
 
 impl Project {
     /// The file that applies to `cwd`: in it or in a folder above it, up to the root of its repository.
     ///
-    /// # Errors
-    /// When a file is there and cannot be read or understood: it may hold rules that narrow permissions, and
-    /// those are not to be lost.
-    pub fn find(cwd: &Path, trust: &Trust) -> CliResult<Option<Self>> {
-        for folder in candidates(cwd) {
+    /// A file that is there and cannot be read or understood is told in [`Project::broken`]: it is no obstacle
+    /// for what needs no rules of the project.
+    pub fn find(cwd: &Path, trust: &Trust) -> Option<Self> {
+        candidates(cwd).into_iter().find_map(|folder| {
             let file = folder.join(".tenure").join("config.toml");
-            if let Some(content) = content(&file)? {
-                let digest = digest(content.as_bytes());
-                return Ok(Some(Self {
-                    raw: read::parse(&file, &content)?,
-                    trusted: trust.covers(folder, &digest),
+            let found = content(&file).transpose()?;
+            let of = |digest: String, read: CliResult<RawConfig>| {
+                let (raw, broken) = match read {
+                    Ok(raw) => (raw, None),
+                    Err(error) => (RawConfig::default(), Some(error)),
+                };
+                Self {
+                    raw,
+                    trusted: broken.is_none() && trust.covers(folder, &digest),
                     changed: trust.knows(folder) && !trust.covers(folder, &digest),
                     folder: folder.to_owned(),
-                    file,
+                    file: file.clone(),
                     digest,
-                }));
-            }
+                    broken,
+                }
+            };
+            Some(match found {
+                Ok(content) => {
+                    let digest = digest(content.as_bytes());
+                    // What is ignored anyway need not be right.
+                    let read = if trust.covers(folder, &digest) {
+                        read::parse(&file, &content)
+                    } else {
+                        read::parse_untrusted(&file, &content)
+                    };
+                    of(digest, read)
+                }
+                Err(error) => of(String::new(), Err(error)),
+            })
+        })
+    }
+
+    /// Reads the file again as one that is to be trusted: all of it has to be right.
+    ///
+    /// # Errors
+    /// It changed since it was found, or is not right.
+    pub fn check_for_trust(&self) -> CliResult {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
         }
-        Ok(None)
+        let content = content(&self.file)?.unwrap_or_default();
+        if digest(content.as_bytes()) != self.digest {
+            return Err(
+                CliError::failed(format!("{} changed just now", self.file.display()))
+                    .hint("read it again"),
+            );
+        }
+        read::parse(&self.file, &content).map(drop)
     }
 
     /// What the file asks for that counts only when it is trusted, as words for people.
@@ -76,6 +113,13 @@ impl Project {
 
     /// What to tell the user when part of the file is ignored.
     pub fn notice(&self) -> Option<String> {
+        if let Some(error) = &self.broken {
+            let first = error.message.lines().next().unwrap_or_default();
+            return Some(format!(
+                "{first}; the project's file is left out, and nothing is begun in {} until it is corrected",
+                self.folder.display()
+            ));
+        }
         let wants = self.wants_trust();
         if self.trusted || wants.is_empty() {
             return None;
@@ -169,11 +213,11 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         write(base.path(), "default_model = \"out/side\"");
         let trust = trust(base.path());
-        assert_eq!(Project::find(&deep, &trust).unwrap(), None);
+        assert_eq!(Project::find(&deep, &trust), None);
         std::fs::create_dir(repo.join(".git")).unwrap();
-        assert_eq!(Project::find(&deep, &trust).unwrap(), None);
+        assert_eq!(Project::find(&deep, &trust), None);
         write(&repo, "default_model = \"in/side\"");
-        let found = Project::find(&deep, &trust).unwrap().unwrap();
+        let found = Project::find(&deep, &trust).unwrap();
         assert_eq!(found.raw.default_model.unwrap().value, "in/side");
         assert_eq!(found.folder, repo);
     }
@@ -186,7 +230,7 @@ mod tests {
             "[providers.evil]\nprotocol = \"openai-chat\"\nbase_url = \"http://e\"\n[permissions]\nbash = \"allow\"\nwrite = \"deny\"\n",
         );
         let mut trust = trust(base.path());
-        let project = Project::find(base.path(), &trust).unwrap().unwrap();
+        let project = Project::find(base.path(), &trust).unwrap();
         let notice = project.notice().unwrap();
         assert!(
             notice.contains("`evil`") && notice.contains("`bash`"),
@@ -196,23 +240,40 @@ mod tests {
         trust
             .grant(&project.folder, project.digest.clone())
             .unwrap();
-        assert_eq!(
-            Project::find(base.path(), &trust)
-                .unwrap()
-                .unwrap()
-                .notice(),
-            None
-        );
+        assert_eq!(Project::find(base.path(), &trust).unwrap().notice(), None);
         write(base.path(), "store = \"sqlite:x\"\n");
-        let changed = Project::find(base.path(), &trust).unwrap().unwrap();
+        let changed = Project::find(base.path(), &trust).unwrap();
         assert!(changed.notice().unwrap().contains("changed"), "{changed:?}");
     }
 
     #[test]
-    fn an_unreadable_project_file_is_an_error_since_it_may_narrow() {
+    fn an_unreadable_project_file_is_told_since_it_may_narrow() {
         let base = tempfile::tempdir().unwrap();
         write(base.path(), "[permissions\n");
-        let error = Project::find(base.path(), &trust(base.path())).unwrap_err();
+        let project = Project::find(base.path(), &trust(base.path())).unwrap();
+        let error = project.broken.clone().unwrap();
         assert!(error.message.contains("config.toml:1"), "{error}");
+        assert!(project.notice().unwrap().contains("config.toml:1"));
+        assert!(project.check_for_trust().is_err());
+    }
+
+    #[test]
+    fn what_is_ignored_without_trust_has_to_be_right_only_with_it() {
+        let base = tempfile::tempdir().unwrap();
+        write(
+            base.path(),
+            "[providers.local]\nbase_url = \"http://e\"\n[permissions]\nread = \"deny\"\n",
+        );
+        let mut trust = trust(base.path());
+        let project = Project::find(base.path(), &trust).unwrap();
+        assert_eq!(project.broken, None);
+        assert!(project.notice().unwrap().contains("`local`"));
+        assert_eq!(project.raw.permissions.len(), 1);
+        let error = project.check_for_trust().unwrap_err();
+        assert!(error.message.contains("protocol` is missing"), "{error}");
+        trust
+            .grant(&project.folder, project.digest.clone())
+            .unwrap();
+        assert!(Project::find(base.path(), &trust).unwrap().broken.is_some());
     }
 }

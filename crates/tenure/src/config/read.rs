@@ -37,6 +37,18 @@ const PRICE: &[&str] = &["input", "output", "cache_read", "cache_write"];
 /// # Errors
 /// A usage error that lists every problem, each with `file:line`.
 pub fn parse(path: &Path, text: &str) -> CliResult<RawConfig> {
+    parse_as(path, text, true)
+}
+
+/// Parses the file of a project that is not trusted: what counts only with trust is named and not judged.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_untrusted(path: &Path, text: &str) -> CliResult<RawConfig> {
+    parse_as(path, text, false)
+}
+
+fn parse_as(path: &Path, text: &str, trusted: bool) -> CliResult<RawConfig> {
     let document = Document::parse(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(text, &span));
         CliError::usage(format!(
@@ -50,6 +62,7 @@ pub fn parse(path: &Path, text: &str) -> CliResult<RawConfig> {
         path,
         text,
         problems: Vec::new(),
+        trusted,
     };
     let config = walk.top(document.as_table());
     if walk.problems.is_empty() {
@@ -72,6 +85,8 @@ struct Walk<'a> {
     path: &'a Path,
     text: &'a str,
     problems: Vec<String>,
+    /// Everything counts; otherwise providers and lease times are only named.
+    trusted: bool,
 }
 
 impl Walk<'_> {
@@ -109,14 +124,19 @@ impl Walk<'_> {
 
     fn top(&mut self, table: &dyn TableLike) -> RawConfig {
         self.check_keys(table, "", TOP);
+        let before = self.problems.len();
+        let (providers, lease) = (self.providers(table), self.lease(table));
+        if !self.trusted {
+            self.problems.truncate(before);
+        }
         RawConfig {
             default_model: self.string(table, "", "default_model"),
             store: self.string(table, "", "store"),
             instructions: self.string(table, "", "instructions"),
             max_steps: self.whole(table, "", "max_steps"),
             max_parallel_tools: self.whole(table, "", "max_parallel_tools"),
-            lease: self.lease(table),
-            providers: self.providers(table),
+            lease,
+            providers,
             permissions: self.permissions(table),
         }
     }

@@ -115,7 +115,7 @@ pub enum KeySource {
 pub fn load(flags: &Flags, env: &Environment, cwd: &Path) -> CliResult<Config> {
     let folders = env.folders()?;
     let user = user_file(flags, env, cwd, &folders)?;
-    let project = Project::find(cwd, &Trust::load(&folders)?)?;
+    let project = Project::find(cwd, &Trust::load(&folders)?);
     Resolver {
         flags,
         env,
@@ -159,6 +159,20 @@ fn user_file(
 }
 
 impl Config {
+    /// May something be begun here? Not while the project's file is there and cannot be understood: it may hold
+    /// rules that narrow permissions.
+    ///
+    /// # Errors
+    /// A usage error with the file's problems.
+    pub fn sound(&self) -> CliResult {
+        match self.project.as_ref().and_then(|p| p.broken.clone()) {
+            Some(error) => Err(error.hint(
+                "it may narrow what tools may do, so nothing is begun in this folder: correct or remove it",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The model of new sessions, checked against the configured providers.
     ///
     /// # Errors

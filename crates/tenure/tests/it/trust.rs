@@ -74,3 +74,76 @@ fn there_must_be_something_to_trust() {
         out.stderr
     );
 }
+
+#[test]
+fn a_broken_project_file_stops_only_what_would_begin_in_its_folder() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "x"]).exits(0);
+    let session = place.only_session();
+    place.write("project/.tenure/config.toml", "[permissions\nread = ");
+    let out = place.run(&["run", "y"]).exits(2);
+    assert!(
+        out.stderr.contains("config.toml:1") && out.stderr.contains("correct or remove it"),
+        "{}",
+        out.stderr
+    );
+    place.run(&["resume", &session]).exits(2);
+    for args in [
+        &["show", &session][..],
+        &["log", &session],
+        &["sessions"],
+        &["interrupt", &session],
+        &["fork", &session],
+        &["export", &session],
+        &["gc"],
+        &["models"],
+        &["config"],
+        &["resume", "--all"],
+    ] {
+        let out = place.run(args).exits(0);
+        assert_eq!(
+            out.stderr.matches("notice: ").count(),
+            1,
+            "{args:?}: {}",
+            out.stderr
+        );
+    }
+    let out = place.run(&["doctor", "--offline"]).exits(1);
+    assert!(
+        out.stdout.contains("✗ project") && out.stdout.contains("✓ store"),
+        "{}",
+        out.stdout
+    );
+    // A session of another folder goes on from here.
+    std::fs::create_dir(place.path("other")).unwrap();
+    let mut command = place.command(&["run", "z"]);
+    command.current_dir(place.path("other"));
+    finish(command.spawn().unwrap()).exits(0);
+    let rows = place.run(&["sessions", "--json"]).exits(0).lines();
+    let other = rows
+        .iter()
+        .find(|r| r["location"]["directory"].to_string().contains("other"))
+        .unwrap_or_else(|| panic!("{rows:?}"));
+    place
+        .run(&["resume", other["id"].as_str().unwrap()])
+        .exits(0);
+    place.run(&["delete", &session]).exits(0);
+}
+
+#[test]
+fn a_partial_provider_of_an_untrusted_project_is_ignored_like_a_whole_one() {
+    let place = Place::new(HELLO);
+    place.write(
+        "project/.tenure/config.toml",
+        "[providers.local]\nbase_url = \"http://127.0.0.1:9/v1\"\n",
+    );
+    let out = place.run(&["run", "x"]).exits(0);
+    assert!(
+        out.stderr
+            .contains("asks for the provider `local`; ignored"),
+        "{}",
+        out.stderr
+    );
+    let out = place.run(&["trust"]).exits(2);
+    assert!(out.stderr.contains("is missing"), "{}", out.stderr);
+}

@@ -50,9 +50,7 @@ impl Place {
         let home = self.base.path().to_str().unwrap();
         let folders = Environment::of(&[("HOME", home)]).folders().unwrap();
         let mut trust = Trust::load(&folders).unwrap();
-        let project = Project::find(&self.base.path().join("work"), &trust)
-            .unwrap()
-            .unwrap();
+        let project = Project::find(&self.base.path().join("work"), &trust).unwrap();
         trust.grant(&project.folder, project.digest).unwrap();
     }
 }
