@@ -17,13 +17,17 @@ use tenure_tools::{ToolCx, ToolError, path};
 /// What may be touched, or the settlement that says why not.
 type Granted = Result<Vec<Access>, EventBody>;
 
+/// What the rules say of a call.
+pub(super) enum Judged {
+    /// Decided.
+    Now(Granted),
+    /// Somebody has to be asked what may be touched.
+    Ask(Question, Vec<Access>),
+}
+
 impl CallTask {
     /// Judges what the call would touch by the session's own rules.
-    pub(super) async fn permission(
-        &self,
-        cx: &ToolCx,
-        input: &serde_json::Value,
-    ) -> Result<Granted, DrainError> {
+    pub(super) fn permission(&self, cx: &ToolCx, input: &serde_json::Value) -> Judged {
         let tools = &self.cx.shared.tools;
         let accesses = match tools.access(self.name(), cx, input) {
             Ok(accesses) => accesses,
@@ -34,23 +38,19 @@ impl CallTask {
                     }
                     _ => ToolFailure::Failed,
                 };
-                return Ok(Err(self.failure(failure, &error.to_string())));
+                return Judged::Now(Err(self.failure(failure, &error.to_string())));
             }
         };
+        let denied = |reason: &str| {
+            let text = format!("Denied: {reason}");
+            Judged::Now(Err(self.failure(ToolFailure::Denied, &text)))
+        };
         match self.judge(cx, &accesses) {
-            Verdict::Allow => Ok(Ok(accesses)),
-            Verdict::Deny { reason } => Ok(Err(
-                self.failure(ToolFailure::Denied, &format!("Denied: {reason}"))
-            )),
+            Verdict::Allow => Judged::Now(Ok(accesses)),
+            Verdict::Deny { reason } => denied(&reason),
             Verdict::Ask { question } => match self.cx.shared.config.approvals {
-                Approvals::Headless => {
-                    let reason = deny_headless(&question);
-                    Ok(Err(self.failure(
-                        ToolFailure::Denied,
-                        &format!("Denied: {reason}"),
-                    )))
-                }
-                Approvals::Wait => self.ask(&question, accesses).await,
+                Approvals::Headless => denied(&deny_headless(&question)),
+                Approvals::Wait => Judged::Ask(question, accesses),
             },
         }
     }
@@ -73,7 +73,12 @@ impl CallTask {
         evaluate_at(&self.rules(), self.name(), accesses, &place)
     }
 
-    async fn ask(&self, question: &Question, accesses: Vec<Access>) -> Result<Granted, DrainError> {
+    /// Makes the question durable and waits for its answer.
+    pub(super) async fn ask(
+        &self,
+        question: &Question,
+        accesses: Vec<Access>,
+    ) -> Result<Granted, DrainError> {
         let asked = PermissionAsked {
             message: self.message.clone(),
             call: self.call.clone(),

@@ -5,6 +5,7 @@ use crate::error::DrainError;
 use crate::hub::LiveItem;
 use crate::node::Life;
 use crate::runner::Runner;
+use crate::runner::permission::Judged;
 use crate::writer::{Batch, Writer};
 use futures::FutureExt;
 use std::collections::HashSet;
@@ -22,7 +23,7 @@ use tenure_tools::todo::TodoList;
 use tenure_tools::{
     PathFilter, ProgressSink, SpawnSink, ToolCx, ToolError, ToolOutput, Truncation,
 };
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// How long a dropped call may take to go.
@@ -48,6 +49,7 @@ pub(crate) struct ToolRunner {
     abort: CancellationToken,
     launched: HashSet<CallId>,
     running: watch::Sender<usize>,
+    concurrency: usize,
     slots: Arc<Semaphore>,
     fault_in: mpsc::UnboundedSender<DrainError>,
     fault_out: mpsc::UnboundedReceiver<DrainError>,
@@ -65,6 +67,7 @@ impl ToolRunner {
             abort: CancellationToken::new(),
             launched: HashSet::new(),
             running: watch::Sender::new(0),
+            concurrency,
             slots: Arc::new(Semaphore::new(concurrency)),
             fault_in,
             fault_out,
@@ -103,27 +106,20 @@ impl ToolRunner {
                 name,
                 input,
                 cancel: self.cancel.clone(),
+                slots: self.slots.clone(),
                 todo: self.todo.clone(),
                 seen: self.seen.clone(),
             };
             let done = Done {
                 running: self.running.clone(),
             };
-            let (slots, abort, fault) = (
-                self.slots.clone(),
-                self.abort.clone(),
-                self.fault_in.clone(),
-            );
+            let (abort, fault) = (self.abort.clone(), self.fault_in.clone());
             cx.shared.config.env.spawn(Box::pin(async move {
                 let _done = done;
-                let work = async {
-                    let _slot = slots.acquire().await;
-                    task.run().await
-                };
                 tokio::select! {
                     biased;
                     () = abort.cancelled() => {}
-                    result = work => if let Err(error) = result {
+                    result = task.run() => if let Err(error) = result {
                         // The drain that reads this may be gone; then nobody needs it.
                         let _ = fault.send(error);
                     }
@@ -175,6 +171,8 @@ impl ToolRunner {
         self.running = watch::Sender::new(0);
         self.cancel = CancellationToken::new();
         self.abort = CancellationToken::new();
+        // A tool that could not be stopped keeps its slot, and nobody else's.
+        self.slots = Arc::new(Semaphore::new(self.concurrency));
         while self.fault_out.try_recv().is_ok() {}
     }
 }
@@ -221,6 +219,7 @@ pub(super) struct CallTask {
     name: String,
     input: Arc<str>,
     pub(super) cancel: CancellationToken,
+    slots: Arc<Semaphore>,
     todo: TodoList,
     seen: SeenFiles,
 }
@@ -232,6 +231,10 @@ struct Settlement {
 
 impl CallTask {
     async fn run(self) -> Result<(), DrainError> {
+        // The semaphore is never closed: without a slot there is nobody to run for.
+        let Ok(slot) = self.slots.acquire().await else {
+            return Ok(());
+        };
         if self.cx.last_step {
             let text = "Not executed: tools cannot be called in the last step of a turn";
             return self
@@ -255,7 +258,16 @@ impl CallTask {
                     .await;
             }
         };
-        let granted = match self.permission(&tool_cx, &input).await? {
+        let (slot, granted) = match self.permission(&tool_cx, &input) {
+            Judged::Now(granted) => (Some(slot), granted),
+            Judged::Ask(question, accesses) => {
+                // People take their time: calls that wait for them hold up no others.
+                drop(slot);
+                let granted = self.ask(&question, accesses).await?;
+                (self.slot_again().await, granted)
+            }
+        };
+        let granted = match granted {
             Ok(granted) => granted,
             Err(refusal) => return self.settle(refusal, None).await,
         };
@@ -263,7 +275,7 @@ impl CallTask {
         let go_on = tokio::select! {
             biased;
             () = self.cancel.cancelled() => false,
-            go_on = node.may_go_on(&self.cx.life) => go_on,
+            go_on = node.may_go_on(&self.cx.life) => go_on && slot.is_some(),
         };
         if !go_on {
             // Whoever stops the calls settles it as not begun.
@@ -291,6 +303,15 @@ impl CallTask {
         };
         let settlement = self.execute(tool_cx, input).await;
         self.settle(settlement.body, Some(self.cx.generation)).await
+    }
+
+    /// A slot for a call that gave its own away; none when it is cancelled first.
+    async fn slot_again(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => None,
+            slot = self.slots.acquire() => slot.ok(),
+        }
     }
 
     fn tool_cx(&self) -> Result<ToolCx, String> {

@@ -6,7 +6,7 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_engine::*;
-use tenure_tools::permission::Rules;
+use tenure_tools::permission::{Mode, PermissionConfig, Rules};
 
 /// A session whose model asks for one write, and the question it led to.
 async fn asked(bed: &Bed, engine: &Engine) -> (SessionId, Admission, MessageId, CallId) {
@@ -19,6 +19,13 @@ async fn asked(bed: &Bed, engine: &Engine) -> (SessionId, Admission, MessageId, 
     };
     assert!(question.question.contains("a.txt"), "{}", question.question);
     (session, admission, question.message, question.call)
+}
+
+/// The default rules, and this tool allowed.
+fn allowing(tool: &str) -> Rules {
+    let mut config = PermissionConfig::default();
+    config.set(tool, "*", Mode::Allow).unwrap();
+    Rules::from_config(&config)
 }
 
 fn bed(answers: usize) -> Bed {
@@ -190,4 +197,87 @@ async fn a_question_outlives_its_process_as_not_executed() {
         Some(ToolFailure::NotExecuted)
     );
     assert_eq!(bed.count(&session, "tool.started").await, 0);
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_an_answer_hold_up_no_other_call() {
+    let mut questions: Vec<_> = (0..3)
+        .map(|i| call(&format!("q{i}"), "asks", r#"{"path":"a.txt"}"#))
+        .collect();
+    questions.push(call("free", "echo", r#"{"say":"meanwhile"}"#));
+    let mut bed = Bed::new([Play::Answer(calls(questions))])
+        .with_tool(Asks)
+        .with_tool(Echo);
+    bed.config.approvals = Approvals::Wait;
+    bed.config.tool_concurrency = 1;
+    let engine = bed.engine().await;
+    let session = bed.session_with(allowing("echo"), 0).await;
+    let admission = bed.admit(&session, Prompt::steer("hi")).await;
+    engine.run(&session);
+    bed.until_nth(&session, "permission.asked", 3).await;
+    bed.until(&session, "tool.succeeded").await;
+    // All at once: they still run one at a time.
+    for event in bed.log(&session).await {
+        if let EventBody::PermissionAsked(asked) = event.body {
+            let once = PermissionAnswer::Once;
+            let client = bed.client();
+            let answered = client.answer(&session, &asked.message, &asked.call, once, "me");
+            answered.await.unwrap();
+        }
+    }
+    assert_eq!(
+        outcome(&engine, &session, &admission).await,
+        Outcome::Succeeded
+    );
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    let mut running = 0;
+    for event in bed.log(&session).await {
+        match event.body {
+            EventBody::ToolStarted(_) => running += 1,
+            EventBody::ToolSucceeded(_) => running -= 1,
+            _ => {}
+        }
+        assert!((0..=1).contains(&running), "one slot");
+    }
+}
+
+#[tokio::test]
+async fn a_call_allowed_while_it_waits_for_its_slot_is_stopped_by_an_interrupt() {
+    let (tool, hold) = Held::new(Manner::Obeys);
+    let mut bed = Bed::new([Play::Answer(calls([
+        call("q", "asks", r#"{"path":"a.txt"}"#),
+        call("long", "hold", "{}"),
+    ]))])
+    .with_tool(Asks)
+    .with_tool(tool);
+    bed.config.approvals = Approvals::Wait;
+    bed.config.tool_concurrency = 1;
+    let engine = bed.engine().await;
+    let session = bed.session_with(allowing("hold"), 0).await;
+    bed.admit(&session, Prompt::steer("hi")).await;
+    engine.run(&session);
+    let EventBody::PermissionAsked(asked) = bed.until(&session, "permission.asked").await.body
+    else {
+        panic!("asked for it")
+    };
+    eventually("the other tool", async || hold.begun() == 1).await;
+    bed.client()
+        .answer(
+            &session,
+            &asked.message,
+            &asked.call,
+            PermissionAnswer::Once,
+            "me",
+        )
+        .await
+        .unwrap();
+    bed.interrupt(&session).await;
+    bed.until(&session, "execution.interrupted").await;
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    assert_eq!(bed.count(&session, "tool.started").await, 1);
+    let settled = settlements(&bed.log(&session).await);
+    let one = settled.iter().find(|s| s.0 == "q").unwrap();
+    assert_eq!(one.1, Some(ToolFailure::NotExecuted), "{}", one.2);
 }
