@@ -11,6 +11,7 @@ mod failures;
 mod fakes;
 mod inbox;
 mod interrupts;
+mod leavings;
 mod nodes;
 mod peer;
 mod permissions;
