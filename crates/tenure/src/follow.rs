@@ -263,6 +263,25 @@ impl Follow<'_> {
     }
 }
 
+/// How a session ended for somebody who leaves after an interrupt: the work may be over already.
+pub fn left_behind(row: Option<&tenure_store::SessionRow>) -> End {
+    let Some(row) = row else {
+        return End::Left;
+    };
+    match (&row.state, row.last_outcome.as_deref()) {
+        (SessionState::Idle | SessionState::Parked { .. }, Some("interrupted")) => {
+            End::Outcome(Outcome::Interrupted(InterruptReason::User))
+        }
+        (SessionState::Idle | SessionState::Parked { .. }, Some("succeeded")) => {
+            End::Outcome(Outcome::Succeeded)
+        }
+        (SessionState::Quarantined { reason }, _) => End::Outcome(Outcome::Quarantined(
+            tenure_core::SessionError::new("quarantined", reason.clone()),
+        )),
+        _ => End::Left,
+    }
+}
+
 struct Watching {
     tracker: Option<OutcomeTracker>,
     questions: Questions,
@@ -273,6 +292,10 @@ struct Watching {
 fn terminal(event: &Event) -> Option<Outcome> {
     match &event.body {
         EventBody::ExecutionSucceeded(_) => Some(Outcome::Succeeded),
+        // `session.quarantined` follows in the same commit and says the same.
+        EventBody::ExecutionFailed(e) if e.error.kind == "quarantined" => {
+            Some(Outcome::Quarantined(e.error.clone()))
+        }
         EventBody::ExecutionFailed(e) => Some(Outcome::Failed(e.error.clone())),
         EventBody::ExecutionInterrupted(e) => Some(Outcome::Interrupted(e.reason)),
         EventBody::SessionQuarantined(e) => Some(Outcome::Quarantined(e.error.clone())),

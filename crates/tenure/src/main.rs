@@ -105,7 +105,7 @@ fn tracing_to_stderr(env: &Environment, always: bool) {
 /// The runtime, made only for commands that need one.
 fn runtime() -> CliResult<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .max_blocking_threads(16)
         .enable_all()
         .build()

@@ -9,14 +9,16 @@ use crate::store;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::{ExecutionId, SessionId};
+use tenure_core::{EventBody, ExecutionId, SessionId};
 use tenure_engine::{Approvals, Scope};
-use tenure_store::{Interrupted, SqliteStore, Store};
+use tenure_store::{Interrupted, SessionState, SqliteStore, Store};
 
 /// A living owner settles in much less; after this somebody else looks whether it lives.
 const OWNER_SETTLES_WITHIN: Duration = Duration::from_millis(1_000);
 /// Settling for a dead owner is quick; a silent one is judged after its lease. More than this is left to others.
 const SETTLE_WITHIN: Duration = Duration::from_secs(10);
+/// What follows an interrupt until it is settled fits in this many events.
+const PAGE: usize = 1_000;
 /// A hint of a change may be lost: look again after this.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -35,6 +37,7 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
     let receipt = client
         .interrupt(&row.id, execution, "tenure interrupt")
         .await?;
+    let quarantined = matches!(row.state, SessionState::Quarantined { .. });
     let (word, sentence, seq, settle) = match &receipt {
         Interrupted::Accepted {
             seq,
@@ -42,35 +45,39 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
             ..
         } => (
             "accepted",
-            "interrupt accepted; its owner stops now".to_owned(),
+            "interrupt accepted; ".to_owned(),
             Some(*seq),
             true,
         ),
         Interrupted::Accepted { seq, .. } => (
             "after_takeover",
-            "interrupt accepted; its owner is gone, so it takes effect with the takeover"
-                .to_owned(),
+            "interrupt accepted; ".to_owned(),
             Some(*seq),
             true,
         ),
         Interrupted::StoppedBeforeStart { seq } => (
             "stopped_before_start",
-            format!(
-                "stopped before it started; what waits stays pending (`tenure resume {}`)",
-                row.id
-            ),
+            if quarantined {
+                set_aside(&row.id)
+            } else {
+                format!(
+                    "stopped before it started; what waits stays pending (`tenure resume {}`)\n",
+                    row.id
+                )
+            },
             Some(*seq),
             false,
         ),
         Interrupted::AlreadyFinished => (
             "already_finished",
-            "that execution is over already".to_owned(),
+            "that execution is over already\n".to_owned(),
             None,
             false,
         ),
+        Interrupted::Idle if quarantined => ("idle", set_aside(&row.id), None, false),
         Interrupted::Idle => (
             "idle",
-            "nothing runs and nothing waits; nothing was changed".to_owned(),
+            "nothing runs and nothing waits; nothing was changed\n".to_owned(),
             None,
             false,
         ),
@@ -80,13 +87,38 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
             json!({"v": 1, "kind": "interrupt", "session": row.id, "receipt": word, "seq": seq});
         print(&format!("{line}\n"))?;
     } else {
-        print(&format!("{sentence}\n"))?;
+        print(&sentence)?;
     }
+    let Some(seq) = seq.filter(|_| settle) else {
+        return Ok(());
+    };
     // A living owner needs no help; one that was killed without a word is found out here.
-    if settle && !settled(store.as_ref(), &row.id, OWNER_SETTLES_WITHIN).await? {
-        return take_over(&config, store, &row.id, args.json).await;
+    let done = settled(store.as_ref(), &row.id, OWNER_SETTLES_WITHIN).await?
+        || take_over(&config, store.clone(), &row.id).await?;
+    if args.json {
+        return Ok(());
     }
-    Ok(())
+    print(
+        match (done, taken_over(store.as_ref(), &row.id, seq).await?) {
+            (true, false) => "its owner stopped\n",
+            (true, true) => "its owner was gone: taken over and settled\n",
+            (false, _) => "its owner is silent; whoever takes the session over settles it\n",
+        },
+    )
+}
+
+/// Nothing runs in a session that is set aside, and resuming it does not change that.
+fn set_aside(session: &SessionId) -> String {
+    format!(
+        "nothing runs: the session is set aside, and what waits stays pending until `tenure release {session}`\n"
+    )
+}
+
+/// Did somebody take the session over since the interrupt? The log tells.
+async fn taken_over(store: &dyn Store, session: &SessionId, interrupt: u64) -> CliResult<bool> {
+    let page = store.read(session, Some(interrupt), PAGE).await?;
+    let mut bodies = page.events.iter().map(|event| &event.body);
+    Ok(bodies.any(|body| matches!(body, EventBody::RecoveryStarted(_))))
 }
 
 /// Waits until the session's claim is gone.
@@ -111,13 +143,12 @@ async fn settled(store: &dyn Store, session: &SessionId, limit: Duration) -> Cli
     }
 }
 
-/// Any node may settle an interrupt for an owner that is gone: this one does.
+/// Any node may settle an interrupt for an owner that is gone: this one does. True when it is settled.
 async fn take_over(
     config: &Config,
     store: Arc<SqliteStore>,
     session: &SessionId,
-    quiet: bool,
-) -> CliResult {
+) -> CliResult<bool> {
     let role = Role {
         name: "interrupt",
         scope: Scope::Asked,
@@ -129,9 +160,5 @@ async fn take_over(
     let done = settled(store.as_ref(), session, SETTLE_WITHIN).await;
     engine.forget(session);
     engine.shutdown_now().await?;
-    match (done?, quiet) {
-        (_, true) => Ok(()),
-        (true, false) => print("its owner was gone: taken over and settled\n"),
-        (false, false) => print("its owner is silent; whoever takes the session over settles it\n"),
-    }
+    done
 }

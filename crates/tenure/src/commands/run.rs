@@ -4,8 +4,8 @@ use super::{Context, notice, print};
 use crate::args::{Global, RunArgs};
 use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
-use crate::exit::{CliError, CliResult};
-use crate::follow::{End, Follow, Until, told};
+use crate::exit::{CliError, CliResult, Kind};
+use crate::follow::{End, Follow, Until, left_behind, told};
 use crate::node::{self, Role};
 use crate::render::view::View;
 use crate::{ask, background, input, providers, store};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tenure_core::event::body::{AttachedFile, Delivery};
 use tenure_core::{ModelRef, SessionId};
 use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Prompt, Scope};
-use tenure_store::{SessionQuery, SessionRow, SqliteStore, Store};
+use tenure_store::{SessionQuery, SessionRow, SessionState, SqliteStore, Store};
 use tenure_tools::permission::Rules;
 
 /// After a second Ctrl-C nobody waits longer than this.
@@ -53,6 +53,10 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     view.hide_input(&admission.input);
     view.session(created, Some(&admission.input), &target.model.to_string());
     if args.detach {
+        if let Some(error) = set_aside(target.existing.as_ref()) {
+            view.finish("quarantined", error.kind.code(), None, began);
+            return Err(error);
+        }
         return detach(cx, &asked.config, &session, &mut view, began);
     }
     let approvals = if asked.interactive {
@@ -211,6 +215,25 @@ async fn prepare(
     Ok((session, false))
 }
 
+/// No node runs a session that is set aside: its prompt waits.
+fn set_aside(row: Option<&SessionRow>) -> Option<CliError> {
+    let row = row?;
+    matches!(row.state, SessionState::Quarantined { .. }).then(|| {
+        CliError::new(
+            Kind::Quarantined,
+            "the session is set aside: the prompt is stored, and nothing runs until it is released",
+        )
+        .hint(format!(
+            "`tenure show {}` tells how it came to that",
+            row.id
+        ))
+        .hint(format!(
+            "`tenure release {}`, then `tenure resume {}`, lets it go on",
+            row.id, row.id
+        ))
+    })
+}
+
 fn detach(
     cx: &Context,
     config: &Config,
@@ -250,8 +273,14 @@ pub async fn finish(
     view: &mut View,
     began: Instant,
 ) -> CliResult<u8> {
+    let mut end = end.clone();
     match end {
-        End::Left => node::leave(engine, LEAVE_WITHIN).await,
+        End::Left => {
+            node::leave(engine, LEAVE_WITHIN).await;
+            // The interrupt may have been settled before, or by letting go.
+            let row = engine.client().store().session(session).await?;
+            end = left_behind(row.as_ref());
+        }
         End::HangUp => {
             // The drain begins first, so that nothing new starts here once the node is there.
             let (left, ()) = tokio::join!(engine.shutdown(), async {
@@ -263,7 +292,7 @@ pub async fn finish(
         }
         _ => engine.shutdown().await?,
     }
-    let (word, error, words) = told(end, session);
+    let (word, error, words) = told(&end, session);
     let code = error.as_ref().map_or(0, |e| e.kind.code());
     view.finish(word, code, words, began);
     match error {

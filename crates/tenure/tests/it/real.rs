@@ -87,10 +87,9 @@ fn real_an_interrupt_of_a_dead_owners_session_is_settled() {
     child.kill().unwrap();
     child.wait().unwrap();
     let out = place.run(&["interrupt", &session]).exits(0);
-    assert!(
-        out.stdout.contains("interrupt") || out.stdout.contains("stopped"),
-        "{}",
-        out.stdout
+    assert_eq!(
+        out.stdout,
+        "interrupt accepted; its owner was gone: taken over and settled\n"
     );
     let row = wait("the settlement", || {
         let row = place.row(&session);
@@ -115,6 +114,28 @@ fn real_ctrl_c_interrupts_durably_and_kills_the_tool() {
         Some("execution.interrupted")
     );
     assert!(types.contains(&"interrupt.requested".to_owned()));
+}
+
+#[test]
+fn real_a_second_ctrl_c_says_what_is_true_of_the_session() {
+    let place = Place::new(WAITS);
+    let child = place.start(&["run", "go"]);
+    pid(&place);
+    let session = place.only_session();
+    signal(&child, "INT");
+    place.wait_for_event(&session, "interrupt.requested");
+    // It may be over by now: then the signal has nobody to reach.
+    let _ = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    let out = finish(child).exits(130);
+    let state = place.row(&session)["state"].clone();
+    assert_eq!(
+        out.stderr.contains("free to be taken over"),
+        state != "idle",
+        "{state}: {}",
+        out.stderr
+    );
 }
 
 const ENDS_WHEN_TOLD: &str = r#"
@@ -159,11 +180,19 @@ fn real_a_session_that_kills_its_owners_is_set_aside_until_it_is_released() {
     let out = place.run(&["run", "go"]);
     assert_eq!(out.code, -1, "killed by its own tool: {out:?}");
     let session = place.only_session();
+    let mut last = None;
     let codes: Vec<i32> = (0..4)
-        .map(|_| place.run(&["resume", &session]).code)
+        .map(|_| {
+            let out = place.run(&["resume", &session]);
+            let code = out.code;
+            last = Some(out);
+            code
+        })
         .take_while(|code| *code == -1)
         .collect();
     assert!(codes.len() <= 2, "{codes:?}");
+    let out = last.unwrap();
+    assert_eq!(out.code, 3, "the resume that sets it aside: {out:?}");
     let out = place.run(&["resume", &session]).exits(3);
     assert!(
         out.stderr.contains("set aside") && out.stderr.contains("tenure release"),
@@ -181,6 +210,22 @@ fn real_a_session_that_kills_its_owners_is_set_aside_until_it_is_released() {
         .exits(3);
     assert!(out.stderr.contains("set aside"), "{}", out.stderr);
     assert_eq!(place.row(&session)["pending"], 1);
+    // Whoever detaches or interrupts is told, too, that nothing runs before that.
+    let out = place
+        .run(&["run", "be good", "--session", &session, "--detach"])
+        .exits(3);
+    assert!(
+        out.stderr.contains("nothing runs until") && out.stderr.contains("tenure release"),
+        "{}",
+        out.stderr
+    );
+    assert_eq!(place.row(&session)["pending"], 2);
+    let out = place.run(&["interrupt", &session]).exits(0);
+    assert!(
+        out.stdout.contains("tenure release") && !out.stdout.contains("tenure resume"),
+        "{}",
+        out.stdout
+    );
     place.run(&["release", &session]).exits(0);
     let out = place.run(&["resume", &session]).exits(0);
     assert_eq!(out.stdout, "I am good.\n");
