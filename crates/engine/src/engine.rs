@@ -9,6 +9,7 @@ use crate::hub::{Hub, LiveItem};
 use crate::models::Models;
 use crate::node::Node;
 use crate::outcome::{Outcome, OutcomeTracker};
+use crate::owner::isolation::Isolations;
 use crate::owner::{Owned, own};
 use futures::{FutureExt, StreamExt};
 use orphans::Orphans;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub config: EngineConfig,
     pub hub: Hub,
     pub node: Node,
+    /// Sessions given a process of their own.
+    pub isolations: Isolations,
     /// The drain budget is over: settle and let go now.
     pub stop_now: CancellationToken,
     draining: AtomicBool,
@@ -141,6 +144,7 @@ impl Engine {
             tools,
             hub: Hub::default(),
             node,
+            isolations: Isolations::default(),
             stop_now: CancellationToken::new(),
             draining: AtomicBool::new(false),
             stop: CancellationToken::new(),

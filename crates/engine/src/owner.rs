@@ -3,6 +3,8 @@
 //! The supervisor may drop the drain at any await: an interrupt, a lost lease or a panic does exactly that.
 //! What is then open is read from the turn's memory, which only commits change, and settled in one commit.
 
+pub(crate) mod isolation;
+
 use crate::engine::Shared;
 use crate::environment::Environment;
 use crate::error::{DrainError, EngineError};
@@ -129,11 +131,16 @@ async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, Eng
     // The charge of the takeover itself comes on top of what is stored.
     let free = |row: &SessionRow| matches!(row.state, Claim::Claimable { .. });
     if !row.is_some_and(|row| free(&row) && row.attempts > 0 && row.attempts + 1 >= ISOLATE_FROM) {
+        shared.isolations.forget(session);
         return Ok(false);
+    }
+    if !shared.isolations.due(session, shared.config.env.boot_ms()) {
+        return Ok(true);
     }
     match isolate(session) {
         Ok(()) => Ok(true),
         Err(error) => {
+            shared.isolations.forget(session);
             tracing::warn!(%session, %error, "cannot start a process of its own; running it here");
             Ok(false)
         }

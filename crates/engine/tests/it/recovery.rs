@@ -367,6 +367,16 @@ async fn from_the_second_charge_on_it_is_asked_to_run_alone() {
         results.recv().await.unwrap(),
         (session.clone(), Owned::Isolated)
     );
+    // That process died before it took the session: another one is not started at every look.
+    for _ in 0..5 {
+        engine.idle().await;
+        engine.wake(&session);
+        assert_eq!(
+            results.recv().await.unwrap(),
+            (session.clone(), Owned::Isolated)
+        );
+    }
+    assert!(asked.try_recv().is_err(), "asked once");
     assert_eq!(bed.model.sent(), 2, "this process leaves it alone");
 }
 

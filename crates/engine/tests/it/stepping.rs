@@ -148,6 +148,14 @@ impl Store for Stepping {
         self.0.acquire(session, incarnation, even_if_idle).await
     }
 
+    async fn adopt(
+        &self,
+        session: &SessionId,
+        incarnation: &Incarnation,
+    ) -> Result<Acquire, AppendError> {
+        self.0.adopt(session, incarnation).await
+    }
+
     async fn claim_phase(
         &self,
         session: &SessionId,
