@@ -4,6 +4,7 @@
 
 mod cases;
 mod conformance;
+mod large;
 mod leftovers;
 mod mutants;
 mod places;
