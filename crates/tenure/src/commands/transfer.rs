@@ -12,8 +12,9 @@ use crate::{providers, store};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use tenure_core::SessionId;
 use tenure_core::event::EventRecord;
-use tenure_store::Store;
+use tenure_store::{ReplayError, Store};
 
 /// Writes a session.
 pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResult {
@@ -90,26 +91,33 @@ fn to_file(path: &Path, header: &Header, records: &[EventRecord], bar: &Progress
 /// Reads a session, all of it checked before anything is stored.
 pub async fn import(cx: &Context, global: &Global, args: &ImportArgs) -> CliResult {
     let config = open(cx, global)?;
-    let export = if args.file == Path::new("-") {
+    let stdin = args.file == Path::new("-");
+    let name = if stdin {
+        "standard input".to_owned()
+    } else {
+        args.file.display().to_string()
+    };
+    let export = if stdin {
         if std::io::stdin().is_terminal() {
             return Err(CliError::usage("standard input is a terminal")
                 .hint("pipe an export into it, or name a file"));
         }
-        read::all(std::io::stdin().lock(), "standard input")?
+        read::all(std::io::stdin().lock(), &name)?
     } else {
         let file = std::fs::File::open(&args.file).map_err(|e| {
-            CliError::usage(format!("{} cannot be read: {e}", args.file.display()))
+            CliError::usage(format!("{name} cannot be read: {e}"))
                 .hint("name a file written by `tenure export`")
         })?;
-        read::all(BufReader::new(file), &args.file.display().to_string())?
+        read::all(BufReader::new(file), &name)?
     };
     let store = store::open(&config)?;
     let count = export.header.events;
     let bar = bar(cx, count, true);
     bar.enable_steady_tick(std::time::Duration::from_millis(120));
-    let done = store.replay(&export.header.session, export.records).await;
+    let session = export.header.session.clone();
+    let done = store.replay(&session, export.records).await;
     bar.finish_and_clear();
-    let done = done?;
+    let done = done.map_err(|error| refused(error, &name, &export.lines, &session))?;
     let note = if export.header.masked {
         ", with secrets masked"
     } else {
@@ -119,6 +127,41 @@ pub async fn import(cx: &Context, global: &Global, args: &ImportArgs) -> CliResu
         "{} imported{note}: {} events new, {} there already\n",
         export.header.session, done.inserted, done.equal
     ))
+}
+
+/// The store counts events; people look for lines of their file.
+fn refused(error: ReplayError, name: &str, lines: &[u64], session: &SessionId) -> CliError {
+    let line = |event: u64| {
+        let index = usize::try_from(event).unwrap_or(usize::MAX);
+        lines.get(index).copied().unwrap_or(event + 2)
+    };
+    // Exports begin at seq 0, one event after the other.
+    let (at, what) = match &error {
+        ReplayError::Unavailable { .. } => return error.into(),
+        ReplayError::Divergent { seq } => {
+            let what = format!("seq {seq} differs from what is stored of {session}");
+            let error = CliError::usage(format!("{name}:{}: {what}", line(*seq)));
+            return error.hint("nothing was imported").hint(format!(
+                "`tenure log {session}` shows what is stored; import into another --store, or delete that session first"
+            ));
+        }
+        ReplayError::Gap {
+            line: at,
+            expected,
+            found,
+        } => (*at, format!("seq {found} follows, {expected} was expected")),
+        ReplayError::UnknownType {
+            line: at,
+            type_name,
+            version,
+        } => (
+            *at,
+            format!("this version does not know event type {type_name} version {version}"),
+        ),
+        ReplayError::BadEvent { line: at, detail } => (*at, detail.clone()),
+    };
+    let at = line(at.saturating_sub(1));
+    CliError::usage(format!("{name}:{at}: {what}")).hint("nothing was imported")
 }
 
 fn bar(cx: &Context, len: u64, wanted: bool) -> ProgressBar {

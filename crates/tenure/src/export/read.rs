@@ -15,36 +15,44 @@ pub struct Export {
     pub header: Header,
     /// The events.
     pub records: Vec<EventRecord>,
+    /// The 1-based line each event stands on.
+    pub lines: Vec<u64>,
 }
+
+/// What is wrong, and what to do about it.
+struct Refusal {
+    what: String,
+    next: Option<&'static str>,
+}
+
+impl From<String> for Refusal {
+    fn from(what: String) -> Self {
+        Self { what, next: None }
+    }
+}
+
+const NEWER: &str = "use a newer tenure";
+const NO_EXPORT: &str = "name a file written by `tenure export`";
 
 /// Reads and checks.
 ///
 /// # Errors
 /// A usage error that names the line; nothing is stored by reading.
 pub fn all(mut source: impl BufRead, name: &str) -> CliResult<Export> {
-    let refuse = |line: u64, what: String| {
-        CliError::usage(format!("{name}:{line}: {what}")).hint("nothing was imported")
+    let refuse = |line: u64, refusal: Refusal| {
+        let error = CliError::usage(format!("{name}:{line}: {}", refusal.what))
+            .hint("nothing was imported");
+        refusal.next.into_iter().fold(error, CliError::hint)
     };
-    let mut text = String::new();
-    let mut read_line = |text: &mut String, number: u64| -> CliResult<bool> {
-        use std::io::Read;
-        text.clear();
-        let read = (&mut source)
-            .take(MAX_LINE)
-            .read_line(text)
-            .map_err(|e| refuse(number, format!("cannot be read: {e}")))?;
-        if read as u64 == MAX_LINE {
-            return Err(refuse(number, "the line is longer than 64 MiB".into()));
-        }
-        Ok(read > 0)
+    let mut line = |number: u64| line(&mut source, number).map_err(|what| refuse(number, what));
+    let Some(text) = line(1)? else {
+        return Err(refuse(1, "the file is empty".to_owned().into()));
     };
-    if !read_line(&mut text, 1)? {
-        return Err(refuse(1, "the file is empty".into()));
-    }
     let header = header(&text).map_err(|what| refuse(1, what))?;
     let mut records: Vec<EventRecord> = Vec::new();
+    let mut lines = Vec::new();
     let mut number = 1;
-    while read_line(&mut text, number + 1)? {
+    while let Some(text) = line(number + 1)? {
         number += 1;
         if text.trim().is_empty() {
             continue;
@@ -52,6 +60,7 @@ pub fn all(mut source: impl BufRead, name: &str) -> CliResult<Export> {
         let record =
             record(&text, &header, records.len() as u64).map_err(|what| refuse(number, what))?;
         records.push(record);
+        lines.push(number);
     }
     if records.len() as u64 != header.events {
         let what = format!(
@@ -59,53 +68,99 @@ pub fn all(mut source: impl BufRead, name: &str) -> CliResult<Export> {
             header.events,
             records.len()
         );
-        return Err(refuse(number, what).hint("it was cut off: export it again"));
+        let next = if (records.len() as u64) < header.events {
+            "it was cut off: export it again"
+        } else {
+            "it was changed: export it again"
+        };
+        let next = Some(next);
+        return Err(refuse(number, Refusal { what, next }));
     }
-    Ok(Export { header, records })
+    Ok(Export {
+        header,
+        records,
+        lines,
+    })
 }
 
-fn header(text: &str) -> Result<Header, String> {
+/// The next line; none at the end.
+fn line(source: &mut impl BufRead, number: u64) -> Result<Option<String>, Refusal> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let read = source
+        .take(MAX_LINE)
+        .read_until(b'\n', &mut bytes)
+        .map_err(|e| Refusal::from(format!("cannot be read: {e}")))?;
+    if read as u64 == MAX_LINE {
+        return Err("the line is longer than 64 MiB".to_owned().into());
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok((read > 0).then_some(text)),
+        Err(_) if number == 1 => Err(Refusal {
+            what: "this is not an export of tenure: it is not text".to_owned(),
+            next: Some(NO_EXPORT),
+        }),
+        Err(_) => Err("the line is damaged: it is not text".to_owned().into()),
+    }
+}
+
+fn header(text: &str) -> Result<Header, Refusal> {
     #[derive(serde::Deserialize)]
     struct Version {
         tenure_export: u32,
     }
-    let version: Version = serde_json::from_str(text).map_err(|_| {
-        "this is not a Tenure export (its first line is not an export header)".to_owned()
+    let version: Version = serde_json::from_str(text).map_err(|_| Refusal {
+        what: "this is not an export of tenure: its first line is not an export's header"
+            .to_owned(),
+        next: Some(NO_EXPORT),
     })?;
     if version.tenure_export != VERSION {
-        return Err(format!(
-            "the export has version {}, this program knows {VERSION}: use a newer tenure",
-            version.tenure_export
-        ));
+        return Err(Refusal {
+            what: format!(
+                "the export has version {}, this program knows {VERSION}",
+                version.tenure_export
+            ),
+            next: Some(NEWER),
+        });
     }
-    serde_json::from_str(text).map_err(|e| format!("the header is damaged: {e}"))
+    serde_json::from_str(text).map_err(|e| format!("the header is damaged: {}", plain(&e)).into())
 }
 
-fn record(text: &str, header: &Header, expected: u64) -> Result<EventRecord, String> {
-    let record: EventRecord =
-        serde_json::from_str(text).map_err(|e| format!("this is not an event: {e}"))?;
+fn record(text: &str, header: &Header, expected: u64) -> Result<EventRecord, Refusal> {
+    let record: EventRecord = serde_json::from_str(text)
+        .map_err(|e| Refusal::from(format!("this is not an event: {}", plain(&e))))?;
     if record.session != header.session {
         return Err(format!(
             "the event belongs to {}, not to {}",
             record.session, header.session
-        ));
+        )
+        .into());
     }
     if record.seq != expected {
-        return Err(format!(
-            "seq {} follows where {expected} was expected",
-            record.seq
-        ));
+        return Err(format!("seq {} follows where {expected} was expected", record.seq).into());
     }
     match Event::try_from(record.clone()) {
         Ok(Event {
             body: EventBody::Unknown(unknown),
             ..
-        }) => Err(format!(
-            "this version does not know the event type {} version {}: use a newer tenure",
-            unknown.type_name, unknown.version
-        )),
+        }) => Err(Refusal {
+            what: format!(
+                "this version does not know the event type {} version {}",
+                unknown.type_name, unknown.version
+            ),
+            next: Some(NEWER),
+        }),
         Ok(_) => Ok(record),
-        Err(bad) => Err(bad.to_string()),
+        Err(bad) => Err(bad.to_string().into()),
+    }
+}
+
+/// A JSON error without its own count of lines, which is always 1 here.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => format!("{} (column {})", &text[..end], error.column()),
+        None => text,
     }
 }
 
@@ -154,12 +209,32 @@ mod tests {
     }
 
     #[test]
+    fn binary_files_are_refused_in_words_and_advice_stands_below() {
+        let error = all(&[0xff, 0xfe, 0, b'\n'][..], "x").unwrap_err();
+        assert_eq!(
+            error.message,
+            "x:1: this is not an export of tenure: it is not text"
+        );
+        assert_eq!(error.hints.len(), 2, "{error}");
+        let later = export().replace("session.renamed", "session.later");
+        let error = all(later.as_bytes(), "x").unwrap_err();
+        assert!(!error.message.contains("newer tenure"), "{error}");
+        assert!(error.hints.iter().any(|h| h.contains("newer")), "{error}");
+    }
+
+    #[test]
+    fn each_event_knows_its_line() {
+        let text = export().replacen('\n', "\n\n", 2);
+        assert_eq!(all(text.as_bytes(), "x").unwrap().lines, [3, 5, 6]);
+    }
+
+    #[test]
     fn everything_else_is_refused_with_its_line() {
         let good = export();
         let lines: Vec<&str> = good.lines().collect();
         for (text, line, what) in [
             (String::new(), 1, "empty"),
-            ("hello\n".into(), 1, "not a Tenure export"),
+            ("hello\n".into(), 1, "not an export of tenure"),
             (
                 good.replace("\"tenure_export\":1", "\"tenure_export\":9"),
                 1,

@@ -134,3 +134,39 @@ fn nothing_is_half_imported() {
     }
     other.run(&["import", "nowhere.jsonl"]).exits(2);
 }
+
+#[test]
+fn a_conflict_names_the_file_the_line_and_what_to_do() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "first words"]).exits(0);
+    let session = place.only_session();
+    let export = place.run(&["export", &session, "--raw"]).exits(0).stdout;
+    let at = export
+        .lines()
+        .position(|l| l.contains("first words"))
+        .unwrap()
+        + 1;
+    place.write(
+        "changed.jsonl",
+        &export.replace("first words", "other words"),
+    );
+    let file = place.path("changed.jsonl");
+    let out = place.run(&["import", file.to_str().unwrap()]).exits(2);
+    let place_of_it = format!("error: {}:{at}: seq ", file.display());
+    assert!(out.stderr.starts_with(&place_of_it), "{}", out.stderr);
+    assert!(
+        out.stderr.contains(&session) && out.stderr.contains("another --store"),
+        "{}",
+        out.stderr
+    );
+    place.write("binary", "");
+    std::fs::write(place.path("binary"), [0xff, 0xd8, 0, 1]).unwrap();
+    let out = place
+        .run(&["import", place.path("binary").to_str().unwrap()])
+        .exits(2);
+    assert!(
+        out.stderr.contains("not an export of tenure"),
+        "{}",
+        out.stderr
+    );
+}
