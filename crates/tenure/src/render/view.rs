@@ -1,5 +1,6 @@
 //! One session as it is shown while it runs: as JSON lines, as plain text, or on a terminal.
 
+use super::escape::safe_line;
 use super::json;
 use super::markdown::Look;
 use super::plain::Plain;
@@ -10,9 +11,13 @@ use super::transcript::{Detail, Drawing, Totals, Transcript};
 use super::tty::Screen;
 use std::io::{self, Write};
 use std::time::Instant;
-use tenure_core::event::Event;
+use tenure_core::event::body::RetryScheduled;
+use tenure_core::event::{Event, EventBody};
 use tenure_core::{MessageId, SessionId};
 use tenure_engine::LiveItem;
+
+/// The number of a step's second attempt.
+const FIRST_RETRY: u32 = 2;
 
 /// Shows a session. A reader that has gone away is noticed once, and then nothing more is written: the work
 /// itself goes on.
@@ -104,7 +109,14 @@ impl View {
         }
         let result = match &mut self.form {
             Form::Json(out) => write_line(out, &json::event(event)),
-            Form::Plain(plain) => plain.event(&event.body),
+            Form::Plain(plain) => {
+                if let EventBody::RetryScheduled(retry) = &event.body
+                    && retry.attempt == FIRST_RETRY
+                {
+                    let _ = self.screen.error_line(&retry_words(retry));
+                }
+                plain.event(&event.body)
+            }
             Form::Terminal(transcript) => {
                 let lines = transcript.event(event);
                 self.activity.held(transcript.held());
@@ -205,6 +217,15 @@ impl View {
             self.gone = true;
         }
     }
+}
+
+/// The wait for further attempts is not passed in silence.
+fn retry_words(retry: &RetryScheduled) -> String {
+    let max = tenure_core::retry::RetryPolicy::default().max_retries;
+    format!(
+        "notice: {}; trying again, up to {max} times",
+        safe_line(&retry.error.message)
+    )
 }
 
 /// How a transcript is drawn on standard output.

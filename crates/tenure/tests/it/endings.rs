@@ -160,3 +160,20 @@ fn text_of_an_attempt_that_was_given_up_does_not_count() {
     // The call that never arrived whole has its tool's name.
     assert!(out.stdout.contains("✗ bash"), "{}", out.stdout);
 }
+
+#[test]
+fn the_first_retry_is_told_also_in_a_pipe() {
+    let place = Place::new(
+        "version = 1\n[[turn]]\nfault = { kind = \"status\", status = 503, message = \"busy now\" }\n[[turn]]\npart = [{ text = \"Late.\" }]\n",
+    );
+    let out = place.run(&["run", "hi"]).exits(0);
+    assert_eq!(out.stdout, "Late.\n");
+    assert!(
+        out.stderr.starts_with("notice: ")
+            && out.stderr.contains("busy now")
+            && out.stderr.contains("trying again, up to 4 times"),
+        "{}",
+        out.stderr
+    );
+    assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
+}
