@@ -115,6 +115,16 @@ pub fn known_secrets(config: &Config) -> Vec<String> {
     keys.chain(headers).collect()
 }
 
+/// `text` without any of `secrets`; true when there was one.
+pub fn mask(text: &mut String, secrets: &[String]) -> bool {
+    let masked = secrets
+        .iter()
+        .fold(text.clone(), |text, secret| Secret::new(secret).mask(&text));
+    let found = masked != *text;
+    *text = masked;
+    found
+}
+
 fn is_secret_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["authorization", "key", "token", "secret", "cookie"]

@@ -33,6 +33,6 @@ pub fn run(cx: &Context, global: &Global, args: &ConfigArgs) -> CliResult {
         print(&format!("# {} ({trust})\n", project.file.display()))?;
     }
     print(&show::text(&lines))?;
-    config.notices.iter().for_each(|text| notice(text));
+    config.warnings().iter().for_each(|text| notice(text));
     Ok(())
 }

@@ -17,6 +17,12 @@ use tenure_store::{SessionQuery, SessionState, Store};
 /// An endpoint that does not answer within this is reported.
 const PROBE_WITHIN: Duration = Duration::from_secs(10);
 
+/// What errors advise elsewhere.
+const SAYS_MORE: &str = "`tenure doctor` says more";
+/// What to do with a store that cannot be read.
+const SAVE: &str = "stop all of its nodes, keep a copy, `tenure export` what can still be read; \
+    `sqlite3 FILE .recover` may save more; another place is chosen with --store";
+
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
@@ -57,8 +63,20 @@ impl Report {
     }
 
     fn broken(&mut self, what: &'static str, error: &CliError) {
-        let next = (!error.hints.is_empty()).then(|| error.hints.join("; "));
-        self.add(Mark::Broken, what, error.message.clone(), next);
+        // Whoever reads this has asked doctor already.
+        let hints: Vec<&str> = error
+            .hints
+            .iter()
+            .map(String::as_str)
+            .filter(|hint| !hint.starts_with(SAYS_MORE))
+            .collect();
+        let words = error.message.replace(&format!("; {SAYS_MORE}"), "");
+        let next = match (hints.is_empty(), what) {
+            (false, _) => Some(hints.join("; ")),
+            (true, "store" | "sessions") => Some(SAVE.to_owned()),
+            (true, _) => None,
+        };
+        self.add(Mark::Broken, what, words, next);
     }
 }
 
@@ -110,7 +128,17 @@ fn configuration(config: &Config, report: &mut Report) {
     for text in config.notices.iter().filter(|_| sound) {
         report.add(Mark::Note, "project", text.clone(), None);
     }
+    let unmatched = permissions::unmatched(config);
+    for rule in &unmatched {
+        let mark = if rule.narrows {
+            Mark::Broken
+        } else {
+            Mark::Note
+        };
+        report.add(mark, "permissions", rule.words.clone(), None);
+    }
     match permissions::rules(config) {
+        Ok(_) if !unmatched.is_empty() => {}
         Ok(_) => report.good("permissions", "the rules are understood"),
         Err(error) => report.broken("permissions", &error),
     }
@@ -164,9 +192,7 @@ async fn sessions(config: &Config, report: &mut Report) {
                 health.place,
                 health.problems.join("; ")
             ),
-            Some(
-                "stop all of its nodes, keep a copy, `tenure export` what can still be read".into(),
-            ),
+            Some(SAVE.to_owned()),
         ),
         Err(error) => report.broken("store", &error.into()),
     }

@@ -21,7 +21,7 @@ use tenure_store::{SessionRow, SessionState, SqliteStore, Store};
 pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u8> {
     let cwd = working_folder(None)?;
     let config = load(&Flags::from(global), &cx.env, &cwd)?;
-    config.notices.iter().for_each(|text| notice(text));
+    config.warnings().iter().for_each(|text| notice(text));
     let store = store::open_existing(&config)?;
     match &args.session {
         Some(text) => {

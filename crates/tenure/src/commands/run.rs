@@ -26,6 +26,7 @@ struct Asked {
     config: Config,
     text: String,
     files: Vec<AttachedFile>,
+    title: Option<String>,
     cwd: PathBuf,
     rules: Rules,
     interactive: bool,
@@ -94,8 +95,8 @@ fn after(admission: &Admission, created: bool) -> Option<u64> {
 
 /// Checks all that is given before anything is changed.
 fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
-    let text = input::prompt(args.prompt.as_deref(), std::io::stdin())?;
-    let files = input::files(&args.files)?;
+    let mut text = input::prompt(args.prompt.as_deref(), std::io::stdin())?;
+    let mut files = input::files(&args.files)?;
     let cwd = working_folder(args.cwd.as_deref())?;
     let flags = Flags {
         model: args.model.clone(),
@@ -105,13 +106,24 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
     };
     let config = load(&flags, &cx.env, &cwd)?;
     config.sound()?;
-    config.notices.iter().for_each(|text| notice(text));
+    config.warnings().iter().for_each(|text| notice(text));
+    // Whatever is admitted is stored, and told to the model: the keys of the endpoints are neither's business.
+    let secrets = providers::known_secrets(&config);
+    let mut title = args.title.clone();
+    let texts = std::iter::once(&mut text)
+        .chain(files.iter_mut().map(|file| &mut file.text))
+        .chain(&mut title);
+    let found = texts.filter_map(|text| providers::mask(text, &secrets).then_some(()));
+    if found.count() > 0 {
+        notice("the prompt held the key of a configured provider; [key] stands in its place");
+    }
     let rules = permissions::rules(&config)?;
     let interactive = cx.caps.stderr && !args.json && !args.detach && ask::possible();
     Ok(Asked {
         config,
         text,
         files,
+        title,
         cwd,
         rules,
         interactive,
@@ -191,7 +203,7 @@ async fn prepare(
                 id: None,
                 directory: asked.cwd.to_string_lossy().into_owned(),
                 model: target.model.clone(),
-                title: args.title.clone(),
+                title: asked.title.clone(),
                 max_steps: asked.config.max_steps.value,
                 permissions: asked.rules.clone(),
             })

@@ -3,8 +3,10 @@
 use super::origin::Setting;
 use super::raw::{Decision, RawRule};
 use super::resolve::Config;
-use crate::exit::{CliError, CliResult};
+use crate::exit::{CliError, CliResult, nearest};
+use crate::render::escape::safe_line;
 use serde_json::{Map, Value};
+use tenure_tools::ToolSet;
 use tenure_tools::permission::{PermissionConfig, Rules};
 
 /// The rules a new session starts with. With `--allow-all` nothing is asked for, but what is denied stays so.
@@ -27,6 +29,39 @@ pub fn rules(config: &Config) -> CliResult<Rules> {
         .iter()
         .filter(|r| !config.allow_all || r.value.decision == Decision::Deny);
     Ok(rules.narrowed_by(&checked(narrowing)?).0)
+}
+
+/// A rule for a tool that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmatched {
+    /// It was meant to forbid or to ask: what it names is not held back.
+    pub narrows: bool,
+    /// What to tell the user, with the rule's place and the nearest tool.
+    pub words: String,
+}
+
+/// Rules that never apply, since no tool has their name: one for each name and place.
+pub fn unmatched(config: &Config) -> Vec<Unmatched> {
+    let tools = ToolSet::builtin();
+    let known: Vec<&str> = tools.names().chain(["outside", "*"]).collect();
+    let rules = config.permissions.iter().chain(&config.narrowing);
+    let mut found: Vec<Unmatched> = Vec::new();
+    for rule in rules.filter(|rule| !known.contains(&rule.value.tool.as_str())) {
+        let tool = safe_line(&rule.value.tool);
+        let advice = match nearest(&rule.value.tool, &known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("tools: {}", known.join(", ")),
+        };
+        let narrows = rule.value.decision != Decision::Allow;
+        found.push(Unmatched {
+            narrows,
+            words: format!(
+                "{}: there is no tool `{tool}`, so this rule never applies; {advice}",
+                rule.origin
+            ),
+        });
+    }
+    found
 }
 
 /// Each rule by itself first, so that an error knows its place.

@@ -173,6 +173,13 @@ impl Config {
         }
     }
 
+    /// All that the user should know before something runs: the notices, and rules that never apply.
+    pub fn warnings(&self) -> Vec<String> {
+        let rules = super::permissions::unmatched(self);
+        let rules = rules.into_iter().map(|rule| rule.words);
+        self.notices.iter().cloned().chain(rules).collect()
+    }
+
     /// The model of new sessions, checked against the configured providers.
     ///
     /// # Errors

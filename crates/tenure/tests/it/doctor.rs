@@ -85,3 +85,29 @@ fn bc_s_126_files_are_private() {
     assert_eq!(mode(place.store()), 0o600);
     assert_eq!(mode(place.store().parent().unwrap().to_owned()), 0o700);
 }
+
+#[test]
+fn a_store_that_was_overwritten_in_part_is_said_once_with_a_next_step() {
+    use std::os::unix::fs::FileExt;
+    let place = Place::new(HELLO);
+    place.run(&["run", "x"]).exits(0);
+    // Nothing of it may stand in the log beside it.
+    place.run(&["gc"]).exits(0);
+    for beside in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{beside}", place.store().display()));
+    }
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(place.store())
+        .unwrap();
+    let len = file.metadata().unwrap().len();
+    file.write_all_at(&vec![0x5a; usize::try_from(len - 4096).unwrap()], 4096)
+        .unwrap();
+    let out = place.run(&["doctor", "--offline"]).exits(1);
+    let all = format!("{}{}", out.stdout, out.stderr);
+    assert!(!all.contains("`tenure doctor` says more"), "{all}");
+    assert!(
+        all.contains("✗ store") && (all.contains("keep a copy") || all.contains("Keep a copy")),
+        "{all}"
+    );
+}

@@ -91,3 +91,57 @@ fn a_pattern_that_is_no_command_is_refused_with_its_place() {
     );
     assert!(!place.store().exists());
 }
+
+#[test]
+fn a_rule_for_a_tool_that_does_not_exist_is_told_with_the_nearest_tool() {
+    let place = Place::with(HELLO, "[permissions]\nbsah = \"deny\"\nBash = \"allow\"\n");
+    for args in [&["run", "x"][..], &["config"]] {
+        let out = place.run(args).exits(0);
+        let told: Vec<&str> = out
+            .stderr
+            .lines()
+            .filter(|l| l.contains("never applies; did you mean `bash`?"))
+            .collect();
+        assert_eq!(told.len(), 2, "{}", out.stderr);
+        assert!(told[0].contains("tenure.toml:10"), "{}", out.stderr);
+    }
+    let out = place.run(&["doctor", "--offline"]).exits(1);
+    assert!(
+        out.stdout.contains("✗ permissions") && out.stdout.contains("! permissions"),
+        "{}",
+        out.stdout
+    );
+    assert!(!out.stdout.contains("✓ permissions"), "{}", out.stdout);
+}
+
+#[test]
+fn bc_s_126_a_configured_key_in_a_prompt_is_neither_stored_nor_sent() {
+    const KEY: &str = "tk-4f8a1c7e9b2d6053";
+    let place = Place::new(HELLO);
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    let config = config.replace(
+        "[providers.local.models.m1]",
+        "api_key_env = \"THE_KEY\"\n[providers.local.models.m1]",
+    );
+    place.write_config(&config);
+    place.write("project/notes.txt", &format!("key={KEY}"));
+    let mut command = place.command(&[
+        "run",
+        &format!("Is {KEY} valid?"),
+        "--file",
+        "notes.txt",
+        "--title",
+        KEY,
+    ]);
+    command.env("THE_KEY", KEY);
+    let out = finish(command.spawn().unwrap()).exits(0);
+    assert_eq!(out.stderr.matches("notice: the prompt held").count(), 1);
+    let log = place
+        .run(&["log", &place.only_session(), "--json"])
+        .exits(0)
+        .stdout;
+    assert!(log.contains("Is [key] valid?"), "{log}");
+    assert!(!log.contains(KEY), "{log}");
+    let body = place.model().requests()[0].body.to_string();
+    assert!(body.contains("[key]") && !body.contains(KEY), "{body}");
+}
