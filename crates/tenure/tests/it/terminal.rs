@@ -204,3 +204,23 @@ fn real_ctrl_c_on_the_terminal_interrupts_and_the_status_line_says_what_runs() {
     let session = place.only_session();
     assert_eq!(place.row(&session)["last_outcome"], "interrupted");
 }
+
+#[test]
+fn real_text_that_was_shown_and_given_up_is_marked() {
+    let place = Place::new(
+        "version = 1\n[[turn]]\npart = [{ text = \"DRAFT\" }, { call = { name = \"bash\", input = { command = \"true; true; true; true\" } } }]\n\
+         fault = { kind = \"cut\", after_events = 6 }\n[fallback]\npart = [{ text = \"FINAL\" }]\n",
+    );
+    let terminal = OnTerminal::start(&place, &["run", "x"], &[]);
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let at = |words: &str| {
+        screen
+            .find(words)
+            .unwrap_or_else(|| panic!("{words}: {screen}"))
+    };
+    assert!(
+        at("DRAFT") < at("superseded") && at("superseded") < at("FINAL"),
+        "{screen}"
+    );
+}
