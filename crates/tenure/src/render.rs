@@ -1,5 +1,6 @@
 //! Output for people and programs: what a terminal can do, safe text, Markdown, streaming, tables.
 
+pub mod denials;
 pub mod escape;
 pub mod human;
 pub mod json;

@@ -96,6 +96,7 @@ struct ResultLine<'a> {
     usage: Usage,
     cost: u64,
     cost_incomplete: bool,
+    denied: u64,
 }
 
 fn line(value: &impl Serialize) -> String {
@@ -185,6 +186,7 @@ pub fn result(
     exit: u8,
     error: Option<ErrorWords>,
     totals: &Totals,
+    denied: u64,
 ) -> String {
     line(&ResultLine {
         v: VERSION,
@@ -197,6 +199,7 @@ pub fn result(
         usage: totals.usage,
         cost: totals.cost,
         cost_incomplete: totals.incomplete,
+        denied,
     })
 }
 

@@ -3,7 +3,7 @@
 mod fragment;
 mod tool;
 
-pub use tool::failure_words;
+pub use tool::{failure_words, input_summary};
 
 use super::escape::safe_line;
 use super::human;

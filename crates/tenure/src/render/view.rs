@@ -1,5 +1,6 @@
 //! One session as it is shown while it runs: as JSON lines, as plain text, or on a terminal.
 
+use super::denials::Denials;
 use super::escape::safe_line;
 use super::json;
 use super::markdown::Look;
@@ -27,6 +28,7 @@ pub struct View {
     screen: Screen,
     activity: Activity,
     totals: Totals,
+    denials: Denials,
     caps: Caps,
     gone: bool,
     paused: bool,
@@ -56,6 +58,7 @@ impl View {
             screen: Screen::real(caps),
             activity: Activity::new(),
             totals: Totals::default(),
+            denials: Denials::default(),
             caps,
             gone: false,
             paused: false,
@@ -104,6 +107,7 @@ impl View {
     pub fn event(&mut self, event: &Event) {
         self.activity.event(&event.body, Instant::now());
         self.totals.event(&event.body);
+        self.denials.event(&event.body);
         if self.gone {
             return;
         }
@@ -196,7 +200,14 @@ impl View {
         let result = match &mut self.form {
             Form::Json(out) => write_line(
                 out,
-                &json::result(&self.session, outcome, exit, error, &totals),
+                &json::result(
+                    &self.session,
+                    outcome,
+                    exit,
+                    error,
+                    &totals,
+                    self.denials.count(),
+                ),
             ),
             Form::Plain(plain) => plain.finish(),
             Form::Terminal(transcript) => {
@@ -206,6 +217,12 @@ impl View {
         };
         self.noticed(result);
         let _ = self.screen.clear();
+        // A program reads the count, and the events.
+        if !self.is_json()
+            && let Some(words) = self.denials.words(&self.session)
+        {
+            let _ = self.screen.error_line(&words);
+        }
         if matches!(self.form, Form::Terminal(_)) {
             let time = super::human::elapsed(began.elapsed());
             self.aside(&format!("{outcome} in {time} · {}", totals.words()));

@@ -38,6 +38,25 @@ fn bc_s_103_headless_ask_is_denied_at_once_with_the_reason() {
         "{text}"
     );
     assert!(!place.path("project/made").exists());
+    assert_eq!(out.lines().pop().unwrap()["denied"], 1);
+}
+
+#[test]
+fn bc_s_103_a_piped_run_says_what_was_denied() {
+    let place = Place::with(WANTS_BASH, "");
+    let out = place.run(&["run", "go"]).exits(0);
+    assert_eq!(out.stdout, "It was not allowed.\n");
+    let told: Vec<&str> = out
+        .stderr
+        .lines()
+        .filter(|l| l.contains("1 tool call was denied by a rule: bash touch made — allow it with"))
+        .collect();
+    assert_eq!(told.len(), 1, "{}", out.stderr);
+    assert!(
+        told[0].contains("[permissions.bash]") && told[0].contains("tenure show ses_"),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
