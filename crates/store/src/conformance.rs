@@ -108,6 +108,8 @@ macro_rules! conformance_cases {
             replaying::a_gap_is_refused,
             replaying::divergence_unknown_types_and_foreign_ids_are_refused,
             replaying::a_replayed_session_rests,
+            replaying::a_fork_and_its_parent_go_into_one_store,
+            replaying::a_shared_event_is_told_from_a_forged_one,
             forking::a_fork_reads_its_parents_prefix,
             forking::deleting_the_parent_keeps_what_forks_need,
             forking::checkpoints_outlive_a_parent_as_long_as_forks_open_from_them,

@@ -162,3 +162,56 @@ pub async fn a_replayed_session_rests(w: World) {
     other.append(resume).await.unwrap();
     assert_eq!(other.claimable(9).await.unwrap().len(), 1);
 }
+
+/// A finished session and a fork of it.
+async fn family(w: &World) -> (SessionId, SessionId) {
+    let parent = finished(w).await;
+    let child = SessionId::from_bits(w.bits());
+    let through = 3;
+    let event = w.event(SessionForked {
+        parent: parent.clone(),
+        through,
+    });
+    w.store.fork(&parent, through, &child, event).await.unwrap();
+    (parent, child)
+}
+
+/// A fork's export holds what it shares: beside its parent it must not be taken for a forgery, whichever comes first.
+pub async fn a_fork_and_its_parent_go_into_one_store(w: World) {
+    let other = w.backend.other_store();
+    for fork_first in [false, true] {
+        let (parent, child) = family(&w).await;
+        let mut order = [parent, child];
+        if fork_first {
+            order.reverse();
+        }
+        for session in &order {
+            let records = export(&w.store, session).await;
+            let done = other.replay(session, records.clone()).await.unwrap();
+            assert_eq!(done.inserted, records.len() as u64);
+            assert_eq!(bytes(&export(&other, session).await), bytes(&records));
+        }
+    }
+}
+
+/// What differs under a used id is refused, and a parent that was deleted comes back beside the fork that kept its
+/// events.
+pub async fn a_shared_event_is_told_from_a_forged_one(w: World) {
+    let (parent, child) = family(&w).await;
+    let whole = export(&w.store, &parent).await;
+    let branch = export(&w.store, &child).await;
+    let other = w.backend.other_store();
+    other.replay(&parent, whole.clone()).await.unwrap();
+    let mut forged = branch.clone();
+    forged[1].created_ms += 1;
+    let refused = other.replay(&child, forged).await;
+    assert!(
+        matches!(refused, Err(ReplayError::BadEvent { line: 2, .. })),
+        "{refused:?}"
+    );
+    w.store.delete(&parent).await.unwrap();
+    let back = w.store.replay(&parent, whole.clone()).await.unwrap();
+    assert_eq!(back.inserted, whole.len() as u64);
+    assert_eq!(bytes(&export(&w.store, &parent).await), bytes(&whole));
+    assert_eq!(bytes(&export(&w.store, &child).await), bytes(&branch));
+}

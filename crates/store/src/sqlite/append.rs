@@ -112,7 +112,7 @@ fn duplicate(
     let mut stored = Vec::new();
     let mut fresh = None;
     for event in events {
-        match event::by_id(tx.conn, &event.id)? {
+        match event::by_id(tx.conn, head.sid, &event.id)? {
             None => fresh = fresh.or(Some(&event.id)),
             Some(row) => {
                 let same = row.sid == head.sid
@@ -202,7 +202,7 @@ pub(super) fn resolve(
     };
     let mut events = Vec::with_capacity(ids.len());
     for id in ids {
-        match event::by_id(tx.conn, id)? {
+        match event::by_id(tx.conn, head.sid, id)? {
             Some(row) if row.sid == head.sid => {
                 let event = row
                     .decode(session)

@@ -97,14 +97,19 @@ impl Stored {
     }
 }
 
-const COLUMNS_BY_ID: &str =
-    "SELECT key, id, epoch, created_ms, type, version, body FROM event WHERE id = ?1";
+const COLUMNS_BY_ID: &str = "SELECT key, id, epoch, created_ms, type, version, body FROM event WHERE id = ?1 \
+     ORDER BY (key >> 32) = ?2 DESC LIMIT 1";
 const COLUMNS_BY_RANGE: &str = "SELECT key, id, epoch, created_ms, type, version, body FROM event \
     WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
 
-/// The row of an event id, in whatever session.
-pub(super) fn by_id(conn: &Connection, id: &EventId) -> rusqlite::Result<Option<Stored>> {
-    first(conn, COLUMNS_BY_ID, [id.as_str()], Stored::read)
+/// The row of an event id: the session's own, else the one of another session.
+pub(super) fn by_id(conn: &Connection, sid: i64, id: &EventId) -> rusqlite::Result<Option<Stored>> {
+    first(
+        conn,
+        COLUMNS_BY_ID,
+        rusqlite::params![id.as_str(), sid],
+        Stored::read,
+    )
 }
 
 /// A stretch of a session's log and the session that holds it.

@@ -69,7 +69,7 @@ pub(super) fn fork(
 }
 
 fn repeated(tx: &Tx<'_>, existing: &Head, event: &Encoded) -> Result<Committed, AppendStop> {
-    let stored = event::by_id(tx.conn, &event.id)?
+    let stored = event::by_id(tx.conn, existing.sid, &event.id)?
         .filter(|row| row.sid == existing.sid && row.body == event.text)
         .and_then(|row| row.decode(&existing.id).ok());
     match stored {

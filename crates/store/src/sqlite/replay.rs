@@ -1,12 +1,13 @@
 //! Replaying an export: every projection rebuilt, nothing started, nothing guessed.
 
 use super::check;
-use super::event::{self, Encoded, Segment};
+use super::event::{self, Encoded, Segment, Stored};
 use super::head::Head;
 use super::project::{Work, project};
 use super::tx::{AppendStop, MAX_SEQ, Stop, Tx};
 use crate::api::Replayed;
 use crate::error::{AppendError, ReplayError};
+use std::collections::HashSet;
 use tenure_core::event::{EventBody, EventRecord};
 use tenure_core::id::SessionId;
 
@@ -108,8 +109,9 @@ pub(super) fn replay(
         }));
     }
     let mut work = Work::new(tx, head, false, true);
+    let family = family(session, lines);
     for line in fresh {
-        insert(&mut work, line)?;
+        insert(&mut work, line, &family)?;
         done.inserted += 1;
     }
     let mut head = work.head;
@@ -150,13 +152,7 @@ fn compare(tx: &Tx<'_>, head: &Head, lines: &[Line]) -> Result<u64, Stop<ReplayE
         let Some(line) = expected.next() else {
             return false;
         };
-        let same = stored.seq == line.seq
-            && stored.id == line.event.id.as_str()
-            && stored.epoch == line.epoch
-            && stored.created_ms == line.event.created_ms
-            && stored.type_name == line.event.body.type_name()
-            && stored.version == line.event.body.version()
-            && stored.body == line.event.text;
+        let same = is_stored_as(&stored, line);
         if same {
             equal += 1;
         } else {
@@ -170,15 +166,76 @@ fn compare(tx: &Tx<'_>, head: &Head, lines: &[Line]) -> Result<u64, Stop<ReplayE
     }
 }
 
-fn insert(work: &mut Work<'_>, line: &Line) -> Result<(), Stop<ReplayError>> {
-    if let Some(row) = event::by_id(work.tx.conn, &line.event.id)? {
-        return Err(Stop::Refused(ReplayError::BadEvent {
-            line: line.line,
-            detail: format!(
-                "event {} is in this store already, as seq {} of another log or place",
-                row.id, row.seq
-            ),
-        }));
+/// The session and those whose events it shares, as its own log names them.
+fn family(session: &SessionId, lines: &[Line]) -> HashSet<String> {
+    let parents = lines.iter().filter_map(|line| match &line.event.body {
+        EventBody::SessionForked(forked) => Some(forked.parent.to_string()),
+        _ => None,
+    });
+    std::iter::once(session.to_string())
+        .chain(parents)
+        .collect()
+}
+
+/// Is a stored session one of the family, or a fork of one?
+fn is_kin(tx: &Tx<'_>, sid: i64, family: &HashSet<String>) -> Result<bool, Stop<ReplayError>> {
+    let id = tx.first("SELECT id FROM session WHERE sid = ?1", [sid], |row| {
+        row.get::<_, String>(0)
+    })?;
+    // A deleted session whose events forks keep has its sid behind its id.
+    let name = |id: &str| id.split('#').next().map(str::to_owned);
+    if id
+        .and_then(|id| name(&id))
+        .is_some_and(|id| family.contains(&id))
+    {
+        return Ok(true);
+    }
+    let mut statement = tx.conn.prepare_cached(
+        "SELECT type, version, body FROM event INDEXED BY event_setting WHERE key BETWEEN ?1 AND ?2 \
+         AND type IN ('session.created', 'session.renamed', 'model.selected', 'attachment.replaced', \
+         'session.forked')",
+    )?;
+    let mut rows = statement.query([sid << 32, (sid << 32) | 0xffff_ffff])?;
+    while let Some(row) = rows.next()? {
+        let (type_name, version, body): (String, u32, String) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        if let Ok(EventBody::SessionForked(forked)) = EventBody::decode(&type_name, version, &body)
+            && family.contains(forked.parent.as_str())
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_stored_as(stored: &Stored, line: &Line) -> bool {
+    stored.seq == line.seq
+        && stored.id == line.event.id.as_str()
+        && stored.epoch == line.epoch
+        && stored.created_ms == line.event.created_ms
+        && stored.type_name == line.event.body.type_name()
+        && stored.version == line.event.body.version()
+        && stored.body == line.event.text
+}
+
+fn insert(
+    work: &mut Work<'_>,
+    line: &Line,
+    family: &HashSet<String>,
+) -> Result<(), Stop<ReplayError>> {
+    if let Some(row) = event::by_id(work.tx.conn, work.head.sid, &line.event.id)? {
+        // A fork is exported with the events it shares: beside its parent, or another fork, they are there already,
+        // in the same place and equal. Anything else is another event under a used id.
+        let shared = row.sid != work.head.sid && is_stored_as(&row, line);
+        if !shared || !is_kin(work.tx, row.sid, family)? {
+            return Err(Stop::Refused(ReplayError::BadEvent {
+                line: line.line,
+                detail: format!(
+                    "event {} is in this store already, as seq {} of another log or place",
+                    row.id, row.seq
+                ),
+            }));
+        }
     }
     work.fenced = line.epoch.is_some();
     project(work, line.seq, &line.event).map_err(|stop| as_replay(line, stop))?;

@@ -91,7 +91,7 @@ CREATE TABLE event(
   version INTEGER NOT NULL,
   body TEXT NOT NULL
 );
-CREATE UNIQUE INDEX event_id ON event(id);
+CREATE INDEX event_id ON event(id);  -- unique, but for an import of a fork beside what it shares
 CREATE INDEX event_setting ON event(key) WHERE type IN
   ('session.created', 'session.renamed', 'model.selected', 'attachment.replaced', 'session.forked');
 CREATE TABLE inbox(
