@@ -72,6 +72,9 @@ fn question(asked: &PermissionAsked) -> String {
         };
         text.push_str(&format!("  {key:<2} always: {}\n", safe(label(proposal))));
     }
+    if asked.proposals.is_empty() {
+        text.push_str("     (always is not offered: no single rule would cover this)\n");
+    }
     text.push_str("  n  no (words after it are told to the model)\n> ");
     text
 }
@@ -96,9 +99,19 @@ fn converse(
         };
         match parse(&line, proposals) {
             Some(answer) => return Ok(Some(answer)),
-            None => terminal.write_all(b"  answer y, a or n\n> ")?,
+            None => terminal.write_all(reminder(proposals.len()).as_bytes())?,
         }
     }
+}
+
+/// What may be answered, and nothing else.
+fn reminder(proposals: usize) -> String {
+    let always = match proposals {
+        0 => return "  answer y or n\n> ".to_owned(),
+        1 => "a".to_owned(),
+        n => format!("a, a2 … a{n}").replace("a2 … a2", "a2"),
+    };
+    format!("  answer y, {always} or n\n> ")
 }
 
 /// One typed line; none when the question was taken away or the terminal ended.
@@ -204,6 +217,25 @@ mod tests {
             let none: &[Value] = if other == "a" { &[] } else { &proposals };
             assert_eq!(parse(other, none), None, "{other}");
         }
+    }
+
+    #[test]
+    fn only_what_is_offered_is_named() {
+        assert_eq!(reminder(0), "  answer y or n\n> ");
+        assert_eq!(reminder(1), "  answer y, a or n\n> ");
+        assert_eq!(reminder(2), "  answer y, a, a2 or n\n> ");
+        assert_eq!(reminder(3), "  answer y, a, a2 … a3 or n\n> ");
+        let asked = PermissionAsked {
+            message: MessageId::from_bits(1),
+            call: CallId::new("c"),
+            question: "eval $x".into(),
+            proposals: Vec::new(),
+        };
+        let text = question(&asked);
+        assert!(
+            text.contains("always is not offered") && !text.contains("a  always"),
+            "{text}"
+        );
     }
 
     #[test]

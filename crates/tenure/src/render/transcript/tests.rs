@@ -235,3 +235,62 @@ fn text_that_was_complete_before_its_attempt_failed_is_superseded_too() {
     assert!(!out.join("\n").contains("draft"), "{out:?}");
     assert!(!out.join("\n").contains("superseded"), "{out:?}");
 }
+
+#[test]
+fn a_label_is_not_said_twice_and_a_tool_line_fits_the_terminal() {
+    let mut t = transcript(Detail::Brief);
+    t.event(&call(1, r#"{"command":"ls"}"#));
+    let out = t.event(&failed(3, ToolFailure::Denied, "Denied: a rule says no"));
+    assert_eq!(out, ["✗ bash  ls  denied: a rule says no  2.0s"]);
+    let text = "Not executed: the input is not JSON (expected value at line 1 column 1)";
+    for input in ["ls".to_owned(), "long ".repeat(60)] {
+        let mut t = transcript(Detail::Brief);
+        t.event(&call(1, &format!(r#"{{"command":"{input}"}}"#)));
+        let out = t.event(&failed(3, ToolFailure::NotExecuted, text));
+        let width = t.drawing.look.width;
+        assert!(
+            out.len() == 1 && super::super::width::of(&out[0]) <= width,
+            "{out:?}"
+        );
+        assert!(!out[0].contains("Not executed"), "{out:?}");
+        assert!(
+            out[0].contains("not exec") && out[0].ends_with("2.0s"),
+            "{out:?}"
+        );
+    }
+}
+
+#[test]
+fn a_command_that_failed_has_no_tick() {
+    let done = |seq, metadata: serde_json::Value| {
+        event(
+            seq,
+            ToolSucceeded {
+                message: message(),
+                call: CallId::new("c1"),
+                text: "(no output)".into(),
+                title: "exit 3".into(),
+                metadata,
+                cut: None,
+                native: None,
+            },
+        )
+    };
+    let cases = [
+        (
+            serde_json::json!({"exit_code": 3}),
+            "! bash  exit 3  exit code 3  2.0s",
+        ),
+        (
+            serde_json::json!({"exit_code": null, "signal": 9}),
+            "! bash  exit 3  ended by signal 9  2.0s",
+        ),
+        (serde_json::json!({"exit_code": 0}), "✓ bash  exit 3  2.0s"),
+        (serde_json::Value::Null, "✓ bash  exit 3  2.0s"),
+    ];
+    for (metadata, line) in cases {
+        let mut t = transcript(Detail::Brief);
+        t.event(&call(1, "{}"));
+        assert_eq!(t.event(&done(3, metadata)), [line]);
+    }
+}

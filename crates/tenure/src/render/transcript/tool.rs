@@ -52,10 +52,16 @@ impl Transcript {
                 let call = self
                     .calls
                     .remove(&(done.message.clone(), done.call.clone()));
+                // The call succeeded as a call; what it ran may have failed.
+                let (mark, colour, how) = match exit_words(&done.metadata) {
+                    Some(how) => ("!", Style::YELLOW, how),
+                    None => ("✓", Style::GREEN, String::new()),
+                };
                 let outcome = Outcome {
-                    mark: "✓",
-                    colour: Style::GREEN,
-                    how: String::new(),
+                    mark,
+                    colour,
+                    how,
+                    reason: "",
                     title: &done.title,
                     text: &done.text,
                     cut: done.cut.as_ref(),
@@ -70,6 +76,7 @@ impl Transcript {
                     mark: "✗",
                     colour: Style::RED,
                     how: failure_words(done.failure).to_owned(),
+                    reason: reason(&done.text, failure_words(done.failure)),
                     title: "",
                     text: &done.text,
                     cut: done.cut.as_ref(),
@@ -94,26 +101,26 @@ impl Transcript {
         let mut tail = String::new();
         if !outcome.how.is_empty() {
             tail.push_str(&format!("  {}", outcome.how));
-            let first = safe_line(
-                outcome
-                    .text
-                    .lines()
-                    .find(|l| !l.trim().is_empty())
-                    .unwrap_or(""),
-            );
-            if self.drawing.detail == Detail::Brief && !first.is_empty() {
-                tail.push_str(&format!(": {}", width::cut(&first, 60)));
+            let reason = safe_line(outcome.reason);
+            if self.drawing.detail == Detail::Brief && !reason.is_empty() {
+                tail.push_str(&format!(": {reason}"));
             }
         }
         let time = format!("  {}", human::elapsed(time));
         let name = safe_line(&name);
-        let used = 2 + width::of(&name) + 2 + width::of(&tail) + width::of(&time);
-        let room = look.width.saturating_sub(used).max(20);
+        // The line stays one: the reason gives way first, but neither of the two is lost.
+        let used = 2 + width::of(&name) + 2 + width::of(&time);
+        let room = look.width.saturating_sub(used);
+        let title = width::cut(&title, room.saturating_sub(width::of(&tail)).max(room / 2));
+        let tail = match room.saturating_sub(width::of(&title)) {
+            left if tail.is_empty() || left < 4 => String::new(),
+            left => width::cut(&tail, left),
+        };
         let line = format!(
             "{} {}  {}{}{}",
             Style::colour(outcome.colour).paint(outcome.mark, look.colour),
             Style::bold().paint(&name, look.colour),
-            width::cut(&title, room),
+            title,
             Style::colour(outcome.colour).paint(&tail, look.colour),
             Style::dim().paint(&time, look.colour)
         );
@@ -156,6 +163,8 @@ struct Outcome<'a> {
     mark: &'static str,
     colour: u8,
     how: String,
+    /// Why, beside `how`, on one line; empty when there is nothing to add.
+    reason: &'a str,
     title: &'a str,
     text: &'a str,
     cut: Option<&'a OutputCut>,
@@ -171,6 +180,29 @@ pub fn failure_words(failure: ToolFailure) -> &'static str {
         ToolFailure::TimedOut => "timed out",
         ToolFailure::OutcomeUnknown => "outcome unknown",
         ToolFailure::Stale => "stale",
+    }
+}
+
+/// How a command ended that ran and did not end well, as the tool that ran it tells.
+fn exit_words(metadata: &serde_json::Value) -> Option<String> {
+    let number = |key: &str| metadata.get(key).and_then(serde_json::Value::as_i64);
+    match (number("exit_code"), number("signal")) {
+        (Some(0) | None, None) => None,
+        (_, Some(signal)) => Some(format!("ended by signal {signal}")),
+        (Some(code), None) => Some(format!("exit code {code}")),
+    }
+}
+
+/// The first line of a result, without the label that says the same as `how`.
+fn reason<'a>(text: &'a str, how: &str) -> &'a str {
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let first = lines.next().unwrap_or("");
+    match first.split_once(':') {
+        Some((label, rest)) if label.eq_ignore_ascii_case(how) => match rest.trim() {
+            "" => lines.next().unwrap_or(""),
+            rest => rest,
+        },
+        _ => first,
     }
 }
 
