@@ -120,9 +120,11 @@ impl From<DeleteError> for CliError {
             DeleteError::UnknownSession(_) => {
                 Self::usage(error.to_string()).hint("`tenure sessions` lists them")
             }
-            DeleteError::Owned { .. } | DeleteError::Unavailable { .. } => {
-                Self::failed(error.to_string())
+            DeleteError::Owned { session, .. } => {
+                Self::failed(format!("session {session} is running, and was not deleted"))
+                    .hint(format!("`tenure show {session}` tells where"))
             }
+            DeleteError::Unavailable { .. } => Self::failed(error.to_string()),
         }
     }
 }

@@ -75,12 +75,7 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
             false,
         ),
         Interrupted::Idle if quarantined => ("idle", set_aside(&row.id), None, false),
-        Interrupted::Idle => (
-            "idle",
-            "nothing runs and nothing waits; nothing was changed\n".to_owned(),
-            None,
-            false,
-        ),
+        Interrupted::Idle => ("idle", idle(&row.state), None, false),
     };
     if args.json {
         let line =
@@ -105,6 +100,19 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
             (false, _) => "its owner is silent; whoever takes the session over settles it\n",
         },
     )
+}
+
+/// There was nothing to stop; what rests is not nothing.
+fn idle(state: &SessionState) -> String {
+    match state {
+        SessionState::Parked { inputs: 1 } => {
+            "nothing runs; 1 input waits, parked; nothing was changed\n".to_owned()
+        }
+        SessionState::Parked { inputs } => {
+            format!("nothing runs; {inputs} inputs wait, parked; nothing was changed\n")
+        }
+        _ => "nothing runs and nothing waits; nothing was changed\n".to_owned(),
+    }
 }
 
 /// Nothing runs in a session that is set aside, and resuming it does not change that.
@@ -161,4 +169,17 @@ async fn take_over(
     engine.forget(session);
     engine.shutdown_now().await?;
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_receipt_tells_of_parked_inputs() {
+        let words = |inputs| idle(&SessionState::Parked { inputs });
+        assert!(words(1).starts_with("nothing runs; 1 input waits, parked;"));
+        assert!(words(2).starts_with("nothing runs; 2 inputs wait, parked;"));
+        assert!(idle(&SessionState::Idle).starts_with("nothing runs and nothing waits;"));
+    }
 }

@@ -9,7 +9,8 @@ use crate::render::{human, table};
 use crate::store;
 use serde_json::json;
 use tenure_core::event::body::Phase;
-use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
+use tenure_core::usage::Usage;
+use tenure_store::{NodeRow, SessionQuery, SessionRow, SessionState, Store};
 
 /// Lists them.
 pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResult {
@@ -18,7 +19,11 @@ pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResul
         return if args.json {
             Ok(())
         } else {
-            print("no sessions yet\n")
+            let path = config.store.value.path().display().to_string();
+            print(&format!(
+                "no sessions: no store at {} yet\n",
+                safe_line(&path)
+            ))
         };
     }
     let store = store::open(&config)?;
@@ -75,9 +80,19 @@ fn cells(row: &SessionRow, now: i64) -> Vec<String> {
         row.id.to_string(),
         state_words(row),
         human::age(row.updated_ms, now),
-        human::cost(row.cost, row.cost_incomplete),
+        cost_words(row),
         words,
     ]
+}
+
+/// What it cost; before anything was spent there is nothing to say.
+fn cost_words(row: &SessionRow) -> String {
+    let nothing = row.usage == Usage::default() && row.cost == 0 && !row.cost_incomplete;
+    if nothing {
+        "-".to_owned()
+    } else {
+        human::cost(row.cost, row.cost_incomplete)
+    }
 }
 
 /// The state in a few words.
@@ -100,22 +115,32 @@ pub fn state_words(row: &SessionRow) -> String {
     }
 }
 
-/// The state with its reason, in a sentence.
-pub fn state_sentence(row: &SessionRow) -> String {
+/// The state with its reason, in a sentence; `nodes` are the store's, for their names.
+pub fn state_sentence(row: &SessionRow, nodes: &[NodeRow]) -> String {
+    let named = |owner| {
+        nodes
+            .iter()
+            .find(|node| &node.incarnation == owner)
+            .map(|node| format!("node `{}` (pid {})", safe_line(&node.name), node.pid))
+    };
     match &row.state {
-        SessionState::Owned { node, epoch, .. } => {
-            format!(
-                "{} on node `{}` at epoch {epoch}",
-                state_words(row),
-                safe_line(node)
-            )
+        SessionState::Owned {
+            owner, node, epoch, ..
+        } => {
+            let node = named(owner).unwrap_or_else(|| format!("node `{}`", safe_line(node)));
+            format!("{} on {node} at epoch {epoch}", state_words(row))
         }
         SessionState::Claimable { reason } => format!("free to be run: {}", safe_line(reason)),
         SessionState::Waiting { owner, lease_ms } => {
-            format!("waiting for {owner}, which has been silent; decided in at most {lease_ms} ms")
+            let node = named(owner).unwrap_or_else(|| "a node".to_owned());
+            format!("waiting for {node}, which has been silent; decided in at most {lease_ms} ms")
         }
         SessionState::Parked { inputs } => {
-            format!("parked with {inputs} waiting input(s); `tenure resume` goes on")
+            let inputs = match inputs {
+                1 => "1 waiting input".to_owned(),
+                n => format!("{n} waiting inputs"),
+            };
+            format!("parked with {inputs}; `tenure resume` goes on")
         }
         SessionState::Unplaceable { reason } => {
             format!("cannot run anywhere: {}", safe_line(reason))

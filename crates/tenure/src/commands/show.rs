@@ -3,7 +3,7 @@
 use super::{Context, open, print};
 use crate::args::{Global, ShowArgs};
 use crate::commands::sessions::{line, state_sentence};
-use crate::exit::CliResult;
+use crate::exit::{CliError, CliResult};
 use crate::render::escape::safe_line;
 use crate::render::human;
 use crate::render::spans::Style;
@@ -14,7 +14,7 @@ use serde_json::json;
 use tenure_core::event::Event;
 use tenure_core::event::body::{Delivery, InputKind};
 use tenure_core::inbox::PendingInput;
-use tenure_store::{SessionRow, Store};
+use tenure_store::{SessionRow, SessionState, Store};
 
 /// Events read at a time.
 const PAGE: usize = 4_096;
@@ -30,6 +30,10 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
         value["inputs"] = json!(pending);
         return print(&format!("{value}\n"));
     }
+    let nodes = store
+        .nodes()
+        .await
+        .map_err(|e| CliError::failed(e.to_string()))?;
     let events = events(store.as_ref(), &row).await?;
     let detail = if args.full {
         Detail::Full
@@ -43,12 +47,18 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
     lines.extend(events.iter().flat_map(|event| transcript.event(event)));
     lines.extend(transcript.finish());
     let now = human::now_ms();
+    let owned = matches!(row.state, SessionState::Owned { .. });
+    lines.extend(transcript.open_calls(now, owned));
     for input in &pending {
         lines.push(String::new());
         lines.extend(pending_lines(input, now, &drawing));
     }
     lines.push(String::new());
-    let totals = format!("{} · {}", state_sentence(&row), transcript.totals().words());
+    let totals = format!(
+        "{} · {}",
+        state_sentence(&row, &nodes),
+        transcript.totals().words()
+    );
     lines.push(Style::dim().paint(&totals, drawing.look.colour));
     lines.push(String::new());
     print(&lines.join("\n"))

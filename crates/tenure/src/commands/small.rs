@@ -105,9 +105,13 @@ pub async fn release(cx: &Context, global: &Global, args: &ReleaseArgs) -> CliRe
     let store = store::open_existing(&config)?;
     let row = store::find(store.as_ref(), &args.session).await?;
     if !matches!(row.state, SessionState::Quarantined { .. }) {
+        // Without their names the state is still told.
+        let nodes = store.nodes().await.unwrap_or_default();
         return Err(
-            CliError::usage(format!("session {} is not quarantined", row.id))
-                .hint(format!("it is {}", super::sessions::state_sentence(&row))),
+            CliError::usage(format!("session {} is not quarantined", row.id)).hint(format!(
+                "it is {}",
+                super::sessions::state_sentence(&row, &nodes)
+            )),
         );
     }
     store::client(store)

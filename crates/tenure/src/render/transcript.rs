@@ -90,12 +90,20 @@ impl Totals {
     /// The sums in words.
     pub fn words(&self) -> String {
         let steps = if self.steps == 1 { "step" } else { "steps" };
+        if self.nothing() {
+            // Nothing was spent that is known of: what is under way has no price yet.
+            return format!("{} {steps}", self.steps);
+        }
         format!(
             "{} {steps} · {} · {}",
             self.steps,
             human::tokens(&self.usage),
             human::cost(self.cost, self.incomplete)
         )
+    }
+
+    fn nothing(&self) -> bool {
+        self.usage == Usage::default() && self.cost == 0 && !self.incomplete
     }
 }
 
@@ -197,7 +205,8 @@ impl Transcript {
             | EventBody::ToolCalled(_)
             | EventBody::ToolStarted(_)
             | EventBody::ToolSucceeded(_)
-            | EventBody::ToolFailed(_) => self.tool(event),
+            | EventBody::ToolFailed(_)
+            | EventBody::PermissionAsked(_) => self.tool(event),
             _ => self.other(event),
         }
     }
@@ -378,6 +387,7 @@ impl Transcript {
                 &format!("· forked from {} at {}", fork.parent, fork.through),
             ),
             EventBody::PermissionAnswered(answer) => {
+                self.answered(&answer.message, &answer.call);
                 let word = match &answer.answer {
                     PermissionAnswer::Once => "allowed once",
                     PermissionAnswer::Always { .. } => "allowed from now on",

@@ -27,9 +27,12 @@ fn a_transcript_reads_well() {
 #[test]
 fn sessions_are_a_table() {
     let place = Place::new(SCRIPT);
+    let path = place.path("nowhere/deep/x.db");
+    let url = format!("sqlite:{}", path.display());
+    let out = place.run(&["--store", &url, "sessions"]).exits(0);
     assert_eq!(
-        place.run(&["sessions"]).exits(0).stdout,
-        "no sessions yet\n"
+        out.stdout,
+        format!("no sessions: no store at {} yet\n", path.display())
     );
     place.run(&["run", "look", "--title", "My title"]).exits(0);
     let out = place.run(&["sessions"]).exits(0);
@@ -81,4 +84,32 @@ fn the_log_is_one_line_an_event() {
         "{}",
         after.stdout
     );
+}
+
+const WAITS: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+part = [{ call = { name = "bash", input = { command = "touch started; sleep 600" } } }]
+"#;
+
+#[test]
+fn a_session_that_runs_shows_its_tool_its_node_and_no_price_yet() {
+    let place = Place::new(WAITS);
+    let child = place.start(&["run", "wait"]);
+    wait_for_file(&place.path("project/started"));
+    let session = place.only_session();
+    let out = place.run(&["show", &session]).exits(0).stdout;
+    assert!(
+        out.contains("⋯ bash  touch started; sleep 600  running"),
+        "{out}"
+    );
+    let node = format!("running on node `run` (pid {})", child.id());
+    assert!(out.contains(&node), "{out}");
+    let out = place.run(&["delete", &session]).exits(1).stderr;
+    assert!(out.contains("is running") && !out.contains("inc_"), "{out}");
+    place.run(&["interrupt", &session]).exits(0);
+    finish(child).exits(130);
+    let out = place.run(&["show", &session]).exits(0).stdout;
+    assert!(!out.contains('⋯'), "{out}");
 }

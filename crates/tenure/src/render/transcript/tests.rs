@@ -294,3 +294,51 @@ fn a_command_that_failed_has_no_tick() {
         assert_eq!(t.event(&done(3, metadata)), [line]);
     }
 }
+
+#[test]
+fn open_calls_and_questions_are_shown_with_how_far_they_came() {
+    let mut t = transcript(Detail::Some);
+    t.event(&call(1, r#"{"command":"sleep 600"}"#));
+    let asked = event(
+        2,
+        PermissionAsked {
+            message: message(),
+            call: CallId::new("c1"),
+            question: "bash: sleep 600".into(),
+            proposals: Vec::new(),
+        },
+    );
+    t.event(&asked);
+    let now = event(5, SessionReleased { by: "x".into() }).created_ms;
+    assert_eq!(
+        t.open_calls(now, true),
+        [
+            "⋯ bash  sleep 600  waits for an answer  4.0s",
+            "  ? bash: sleep 600"
+        ]
+    );
+    let answered = PermissionAnswered {
+        message: message(),
+        call: CallId::new("c1"),
+        answer: PermissionAnswer::Once,
+        by: "the terminal".into(),
+    };
+    t.event(&event(3, answered));
+    let started = ToolStarted {
+        message: message(),
+        call: CallId::new("c1"),
+        generation: 0,
+    };
+    t.event(&event(4, started));
+    let running = t.open_calls(now, true).pop().unwrap();
+    assert_eq!(running, "⋯ bash  sleep 600  running  1.0s");
+    let left = t.open_calls(now, false).pop().unwrap();
+    assert!(left.contains("nobody runs the session now"), "{left}");
+    t.event(&failed(6, ToolFailure::Interrupted, "x"));
+    assert!(t.open_calls(now, true).is_empty());
+}
+
+#[test]
+fn what_has_no_finished_attempt_has_no_price() {
+    assert_eq!(Totals::default().words(), "0 steps");
+}

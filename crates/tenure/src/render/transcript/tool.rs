@@ -6,6 +6,7 @@ use crate::render::spans::Style;
 use crate::render::{human, width};
 use tenure_core::event::body::{OutputCut, ToolFailure};
 use tenure_core::event::{Event, EventBody};
+use tenure_core::{CallId, MessageId};
 
 /// Lines of output shown when some of it is wanted.
 const SOME_LINES: usize = 6;
@@ -15,6 +16,19 @@ pub struct Call {
     name: String,
     input: String,
     since_ms: i64,
+    open: Open,
+}
+
+/// How far an open call has come.
+enum Open {
+    /// The model is still writing its input.
+    Arriving,
+    /// It has not begun.
+    Called,
+    /// A question about it waits for an answer.
+    Asked(String),
+    /// It has begun.
+    Running,
 }
 
 impl Transcript {
@@ -26,6 +40,7 @@ impl Transcript {
                     name: started.name.clone(),
                     input: String::new(),
                     since_ms: event.created_ms,
+                    open: Open::Arriving,
                 };
                 self.calls
                     .insert((started.message.clone(), started.call.clone()), call);
@@ -36,6 +51,12 @@ impl Transcript {
                     name: called.name.clone(),
                     input: called.input.clone(),
                     since_ms: event.created_ms,
+                    // What the provider runs itself is under way as it is called.
+                    open: if called.executed {
+                        Open::Running
+                    } else {
+                        Open::Called
+                    },
                 };
                 self.calls
                     .insert((called.message.clone(), called.call.clone()), call);
@@ -45,6 +66,14 @@ impl Transcript {
                 let key = (started.message.clone(), started.call.clone());
                 if let Some(call) = self.calls.get_mut(&key) {
                     call.since_ms = event.created_ms;
+                    call.open = Open::Running;
+                }
+                Vec::new()
+            }
+            EventBody::PermissionAsked(asked) => {
+                let key = (asked.message.clone(), asked.call.clone());
+                if let Some(call) = self.calls.get_mut(&key) {
+                    call.open = Open::Asked(asked.question.clone());
                 }
                 Vec::new()
             }
@@ -85,6 +114,52 @@ impl Transcript {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// A question has its answer.
+    pub(super) fn answered(&mut self, message: &MessageId, call: &CallId) {
+        if let Some(call) = self.calls.get_mut(&(message.clone(), call.clone())) {
+            call.open = Open::Called;
+        }
+    }
+
+    /// The calls that are not settled, with the questions that wait; `owned`: somebody runs the session now.
+    pub fn open_calls(&mut self, now_ms: i64, owned: bool) -> Vec<String> {
+        let mut calls: Vec<_> = self.calls.iter().collect();
+        calls.sort_by_key(|(key, call)| (call.since_ms, *key));
+        let look = self.drawing.look;
+        let yellow = Style::colour(Style::YELLOW);
+        let mut lines = Vec::new();
+        for (_, call) in calls {
+            let how = match &call.open {
+                Open::Arriving => "its input arrives",
+                Open::Called => "not begun",
+                Open::Asked(_) => "waits for an answer",
+                Open::Running if owned => "running",
+                Open::Running => "begun, not settled: nobody runs the session now",
+            };
+            let name = safe_line(&call.name);
+            let time = human::elapsed(human::between(call.since_ms, now_ms));
+            let used = 2 + width::of(&name) + 2 + 2 + width::of(how) + 2 + width::of(&time);
+            let room = look.width.saturating_sub(used).max(20);
+            lines.push(format!(
+                "{} {}  {}{}{}",
+                yellow.paint("⋯", look.colour),
+                Style::bold().paint(&name, look.colour),
+                width::cut(&input_summary(&call.input), room),
+                yellow.paint(&format!("  {how}"), look.colour),
+                Style::dim().paint(&format!("  {time}"), look.colour)
+            ));
+            if let Open::Asked(question) = &call.open {
+                let question = safe(question);
+                lines.extend(
+                    question
+                        .lines()
+                        .map(|l| yellow.paint(&format!("  ? {l}"), look.colour)),
+                );
+            }
+        }
+        self.block(Last::Tool, lines)
     }
 
     fn settled(&mut self, call: Option<Call>, now_ms: i64, outcome: &Outcome<'_>) -> Vec<String> {
@@ -198,10 +273,14 @@ fn reason<'a>(text: &'a str, how: &str) -> &'a str {
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
     let first = lines.next().unwrap_or("");
     match first.split_once(':') {
-        Some((label, rest)) if label.eq_ignore_ascii_case(how) => match rest.trim() {
-            "" => lines.next().unwrap_or(""),
-            rest => rest,
-        },
+        Some((label, rest)) if label.eq_ignore_ascii_case(how) => {
+            // Where nobody can be asked, the refusal has words of its own for it.
+            let rest = rest.trim();
+            match rest.strip_prefix("Permission denied:").unwrap_or(rest) {
+                "" => lines.next().unwrap_or(""),
+                rest => rest.trim_start(),
+            }
+        }
         _ => first,
     }
 }
