@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::id::SessionId;
 use tenure_core::retry::RetryPolicy;
+use tenure_provider::Secret;
 use tenure_tools::guardian::GuardianCommand;
 
 /// Which sessions this process may take ("whose rights", design §6).
@@ -64,6 +65,8 @@ pub struct EngineConfig {
     pub guardian: GuardianCommand,
     /// Names of environment variables no tool may see.
     pub secret_env: Vec<String>,
+    /// Keys this process knows: masked in what tools print before it is stored or shown to a model.
+    pub secrets: Vec<Secret>,
     /// The user's own folder of instructions (`AGENTS.md`), if any.
     pub user_instructions: Option<PathBuf>,
     /// Further instructions, from configuration.
@@ -109,6 +112,7 @@ impl EngineConfig {
             output_dir,
             guardian,
             secret_env: Vec::new(),
+            secrets: Vec::new(),
             user_instructions: None,
             extra_instructions: Vec::new(),
             isolate: None,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_engine::{Approvals, Engine, EngineConfig, Isolate, Scope};
+use tenure_provider::Secret;
 use tenure_store::SqliteStore;
 use tenure_tools::ToolSet;
 use tenure_tools::guardian::GuardianCommand;
@@ -37,6 +38,10 @@ pub async fn start(config: &Config, store: Arc<SqliteStore>, role: &Role) -> Cli
     settings.tool_concurrency = config.max_parallel_tools.value as usize;
     settings.max_steps = config.max_steps.value;
     settings.secret_env = providers::secret_env(config);
+    settings.secrets = providers::known_secrets(config)
+        .into_iter()
+        .map(Secret::new)
+        .collect();
     settings.user_instructions = Some(config.folders.config.clone());
     settings.extra_instructions = config
         .instructions

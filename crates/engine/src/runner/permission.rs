@@ -82,7 +82,7 @@ impl CallTask {
         let asked = PermissionAsked {
             message: self.message.clone(),
             call: self.call.clone(),
-            question: question.text(),
+            question: format!("{}{}", question.text(), preview(&self.input())),
             proposals: question
                 .proposals
                 .iter()
@@ -159,5 +159,55 @@ impl CallTask {
             ))
             .await?;
         Ok(())
+    }
+}
+
+/// Lines of a change shown with its question.
+const PREVIEW_LINES: usize = 12;
+
+/// What an edit or a write would put where, so that nobody answers blind. Empty for calls whose question says all.
+fn preview(input: &str) -> String {
+    let Ok(input) = serde_json::from_str::<serde_json::Value>(input) else {
+        return String::new();
+    };
+    let text = |key: &str| input.get(key).and_then(serde_json::Value::as_str);
+    let mut out = String::new();
+    let mut show = |mark: char, text: &str| {
+        let lines: Vec<&str> = text.lines().collect();
+        for line in lines.iter().take(PREVIEW_LINES) {
+            let cut = &line[..line.floor_char_boundary(160)];
+            out.push_str(&format!("\n{mark} {cut}"));
+        }
+        if lines.len() > PREVIEW_LINES {
+            out.push_str(&format!(
+                "\n{mark} … {} more lines",
+                lines.len() - PREVIEW_LINES
+            ));
+        }
+    };
+    match (text("old_string"), text("new_string"), text("content")) {
+        (Some(old), Some(new), _) => {
+            show('-', old);
+            show('+', new);
+        }
+        (_, _, Some(content)) => show('+', content),
+        _ => {}
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::preview;
+
+    #[test]
+    fn a_change_is_shown_with_its_question_and_cut() {
+        let edit = r#"{"path":"a","old_string":"one\ntwo","new_string":"three"}"#;
+        assert_eq!(preview(edit), "\n- one\n- two\n+ three");
+        let long = serde_json::json!({ "path": "a", "content": "x\n".repeat(20) });
+        let shown = preview(&long.to_string());
+        assert!(shown.ends_with("\n+ … 8 more lines"), "{shown}");
+        assert_eq!(preview(r#"{"command":"ls"}"#), "");
+        assert_eq!(preview("not json"), "");
     }
 }

@@ -347,6 +347,7 @@ impl CallTask {
     }
 
     fn progress_sink(&self) -> ProgressSink {
+        let secrets = self.cx.shared.config.secrets.clone();
         let (hub, session, call) = (
             self.cx.shared.hub.clone(),
             self.cx.session.clone(),
@@ -357,7 +358,9 @@ impl CallTask {
                 &session,
                 LiveItem::ToolOutput {
                     call: call.clone(),
-                    text: progress.text,
+                    text: secrets
+                        .iter()
+                        .fold(progress.text, |text, secret| secret.mask(&text)),
                     total_bytes: progress.total_bytes,
                 },
             );
@@ -420,13 +423,43 @@ impl CallTask {
         ToolSucceeded {
             message: self.message.clone(),
             call: self.call.clone(),
-            text: non_empty(output.text),
-            title: output.title,
-            metadata: output.metadata,
+            text: self.masked(non_empty(output.text)),
+            title: self.masked(output.title),
+            metadata: self.masked_value(output.metadata),
             cut: output.truncation.as_ref().map(cut),
             native: None,
         }
         .into()
+    }
+
+    /// No key this process knows goes into the log or to a model, whatever a tool prints.
+    fn masked(&self, text: String) -> String {
+        let secrets = &self.cx.shared.config.secrets;
+        secrets.iter().fold(text, |text, secret| {
+            if text.contains(secret.expose()) {
+                secret.mask(&text)
+            } else {
+                text
+            }
+        })
+    }
+
+    fn masked_value(&self, value: serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match value {
+            Value::String(text) => Value::String(self.masked(text)),
+            Value::Array(items) => {
+                let masked = items.into_iter().map(|item| self.masked_value(item));
+                Value::Array(masked.collect())
+            }
+            Value::Object(fields) => {
+                let masked = fields
+                    .into_iter()
+                    .map(|(name, field)| (name, self.masked_value(field)));
+                Value::Object(masked.collect())
+            }
+            other => other,
+        }
     }
 
     fn error(&self, error: ToolError) -> EventBody {
@@ -462,7 +495,7 @@ impl CallTask {
             message: self.message.clone(),
             call: self.call.clone(),
             failure,
-            text,
+            text: self.masked(text),
             cut: truncation.map(cut),
             native: None,
         }
@@ -521,6 +554,10 @@ impl CallTask {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    pub(super) fn input(&self) -> Arc<str> {
+        self.input.clone()
     }
 
     pub(super) fn name(&self) -> &str {

@@ -117,3 +117,31 @@ async fn a_refused_key_fails_the_execution_and_the_next_prompt_runs() {
     let last = bed.log(&session).await.pop().unwrap();
     assert!(matches!(last.body, EventBody::ExecutionSucceeded(_)));
 }
+
+#[tokio::test]
+async fn bc_s_126_a_key_a_tool_prints_is_neither_stored_nor_sent() {
+    let key = "sk-test-0123456789abcdef";
+    let mut bed = Bed::new([Play::Answer(calls([call(
+        "a",
+        "echo",
+        &format!(r#"{{"say":"the key is {key}"}}"#),
+    )]))])
+    .with_tool(Echo);
+    bed.config.secrets = vec![tenure_provider::Secret::new(key)];
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    ask(&engine, &session, "hi").await;
+    let request = bed.model.request(1);
+    let Some(RequestMessage::ToolResults { results }) = request.messages.last() else {
+        panic!("results come last: {:?}", request.messages)
+    };
+    assert!(results[0].text.starts_with("the key is ") && !results[0].text.contains(key));
+    let results: Vec<String> = bed
+        .log(&session)
+        .await
+        .iter()
+        .filter(|event| event.body.type_name() == "tool.succeeded")
+        .map(|event| event.body.encode())
+        .collect();
+    assert!(!results.is_empty() && results.iter().all(|body| !body.contains(key)));
+}
