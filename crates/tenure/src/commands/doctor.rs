@@ -175,12 +175,12 @@ async fn sessions(config: &Config, report: &mut Report) {
         Ok(health) if health.problems.is_empty() => report.good(
             "store",
             format!(
-                "{}, schema {}, {}, {}, {} sessions in {}",
+                "{}, schema {}, {}, {}, {} in {}",
                 health.engine,
                 health.schema,
                 health.durability,
                 human::bytes(health.bytes),
-                health.sessions,
+                human::many(health.sessions, "session"),
                 health.place
             ),
         ),

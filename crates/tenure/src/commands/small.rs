@@ -91,11 +91,11 @@ pub async fn gc(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
         return print(&format!("{line}\n"));
     }
     print(&format!(
-        "{} before, {} after; {} events that nobody needed and {} dead nodes removed\n",
+        "{} before, {} after; {} that nobody needed and {} removed\n",
         human::bytes(total.bytes_before),
         human::bytes(total.bytes_after),
-        total.events_removed,
-        total.nodes_removed
+        human::many(total.events_removed, "event"),
+        human::many(total.nodes_removed, "dead node")
     ))
 }
 

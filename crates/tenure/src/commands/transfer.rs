@@ -59,12 +59,12 @@ pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResu
     let secrets = if args.raw {
         "secrets were left as they are".to_owned()
     } else {
-        format!("{masked} secret(s) masked")
+        format!("{} masked", human::many(masked, "secret"))
     };
     let _ = writeln!(
         std::io::stderr(),
-        "{} events exported; {secrets}",
-        records.len()
+        "{} exported; {secrets}",
+        human::many(records.len() as u64, "event")
     );
     Ok(())
 }
@@ -124,8 +124,10 @@ pub async fn import(cx: &Context, global: &Global, args: &ImportArgs) -> CliResu
         ""
     };
     print(&format!(
-        "{} imported{note}: {} events new, {} there already\n",
-        export.header.session, done.inserted, done.equal
+        "{} imported{note}: {} new, {} there already\n",
+        export.header.session,
+        human::many(done.inserted, "event"),
+        done.equal
     ))
 }
 

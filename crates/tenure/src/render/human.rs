@@ -61,6 +61,12 @@ pub fn count(n: u64) -> String {
     }
 }
 
+/// So many of something, with a plural in `s`: `1 session`, `2 sessions`.
+pub fn many(n: u64, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
 /// Bytes: `950 B`, `12.3 KiB`, `4.5 MiB`.
 pub fn bytes(n: u64) -> String {
     match n {
@@ -121,6 +127,8 @@ mod tests {
         assert_eq!(age(10, 0), "now");
         assert_eq!(count(12_345), "12.3k");
         assert_eq!(bytes(2048), "2.0 KiB");
+        assert_eq!(many(0, "session"), "0 sessions");
+        assert_eq!(many(1, "session"), "1 session");
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn bc_s_125_secrets_are_masked_with_a_count_and_the_export_stays_importable() {
     let count = header["masked_count"].as_u64().unwrap();
     assert!(count >= 9, "{count}");
     assert!(
-        out.stderr.contains(&format!("{count} secret(s) masked")),
+        out.stderr.contains(&format!("{count} secrets masked")),
         "{}",
         out.stderr
     );
