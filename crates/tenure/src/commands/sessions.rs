@@ -148,9 +148,25 @@ pub fn state_sentence(row: &SessionRow, nodes: &[NodeRow]) -> String {
         SessionState::Quarantined { reason } => {
             format!(
                 "set aside: {}; `tenure release` lets it go on",
-                safe_line(reason)
+                sentence(reason)
             )
         }
         SessionState::Idle => state_words(row),
+    }
+}
+
+/// A reason as the middle of a sentence: without a full stop of its own.
+fn sentence(reason: &str) -> String {
+    safe_line(reason.trim_end().trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_brings_no_full_stop_into_a_sentence() {
+        assert_eq!(sentence("It is so. Do that. "), "It is so. Do that");
+        assert_eq!(sentence("plain"), "plain");
     }
 }
