@@ -141,11 +141,16 @@ async fn all(config: &Config, store: Arc<SqliteStore>, args: &ResumeArgs) -> Cli
     tokio::pin!(drained);
     loop {
         tokio::select! {
+            biased;
+            // What ended is told before the end of all is noticed.
+            Ok((session, owned)) = results.recv() => report(args.json, session.as_str(), &owned)?,
             done = &mut drained => {
                 done?;
+                while let Ok((session, owned)) = results.try_recv() {
+                    report(args.json, session.as_str(), &owned)?;
+                }
                 break;
             }
-            Ok((session, owned)) = results.recv() => report(args.json, session.as_str(), &owned)?,
             _ = signals.next() => {
                 engine.shutdown_now().await?;
                 return Err(CliError::new(Kind::Interrupted, "stopped; what was not finished is free to be taken over")
