@@ -16,7 +16,7 @@ use tenure_tools::permission::{
 };
 
 /// The canonical workspace of all tests here; it need not exist.
-const WORKSPACE: &str = "/work/project";
+const WORKSPACE: &str = "/srv/project";
 
 /// Rules from a `[permissions]` table.
 fn rules(config: Value) -> Rules {

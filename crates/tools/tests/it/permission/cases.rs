@@ -178,7 +178,7 @@ fn bc_s_103_headless_refusal_of_paths_and_of_what_no_rule_names() {
     let question = asked(write(
         &Rules::default(),
         "src/a[1].rs",
-        "/work/project/src/a[1].rs",
+        "/srv/project/src/a[1].rs",
     ));
     let text = deny_headless(&question);
     assert!(
@@ -195,7 +195,7 @@ fn bc_s_103_headless_refusal_of_paths_and_of_what_no_rule_names() {
         write(
             &Rules::from_config(&config),
             "src/a[1].rs",
-            "/work/project/src/a[1].rs"
+            "/srv/project/src/a[1].rs"
         ),
         Verdict::Allow
     );
@@ -203,7 +203,7 @@ fn bc_s_103_headless_refusal_of_paths_and_of_what_no_rule_names() {
         write(
             &Rules::from_config(&config),
             "src/a1.rs",
-            "/work/project/src/a1.rs"
+            "/srv/project/src/a1.rs"
         ),
         Verdict::Allow
     );
@@ -291,7 +291,7 @@ fn bc_s_106_a_rule_may_name_the_option() {
 fn bc_s_107_the_real_path_decides() {
     let rules = rules(json!({ "read": "allow", "write": "allow", "grep": "allow" }));
     assert_eq!(
-        read(&rules, "src/a.rs", "/work/project/src/a.rs"),
+        read(&rules, "src/a.rs", "/srv/project/src/a.rs"),
         Verdict::Allow
     );
     for verdict in [
@@ -308,9 +308,9 @@ fn bc_s_107_the_real_path_decides() {
             Path::new(WORKSPACE),
         ),
         // A path that was not resolved is no proof of being inside.
-        read(&rules, "a", "/work/project/../secret"),
+        read(&rules, "a", "/srv/project/../secret"),
         read(&rules, "a", "relative"),
-        read(&rules, "p2", "/work/project2/a"),
+        read(&rules, "p2", "/srv/project2/a"),
     ] {
         assert!(matches!(verdict, Verdict::Ask { .. }), "{verdict:?}");
     }
@@ -321,7 +321,7 @@ fn bc_s_107_a_redirection_through_a_link_is_outside() {
     let rules = rules(json!({ "write": "allow", "bash": { "echo *": "allow" } }));
     let resolve = |path: &Path| -> Option<PathBuf> {
         Some(
-            path.strip_prefix("/work/project/link")
+            path.strip_prefix("/srv/project/link")
                 .map_or(path.to_owned(), |rest| Path::new("/etc").join(rest)),
         )
     };
@@ -380,14 +380,14 @@ fn bc_s_109_a_project_file_cannot_widen() {
     assert_asked(&narrowed, &["cargo test", "curl x"]);
     assert_denied(&narrowed, &["rm -rf target"]);
     assert!(matches!(
-        read(&narrowed, "secrets/a", "/work/project/secrets/a"),
+        read(&narrowed, "secrets/a", "/srv/project/secrets/a"),
         Verdict::Deny { .. }
     ));
     assert!(matches!(
         read(&narrowed, "/etc/x", "/etc/x"),
         Verdict::Deny { .. }
     ));
-    assert_eq!(read(&narrowed, "a", "/work/project/a"), Verdict::Allow);
+    assert_eq!(read(&narrowed, "a", "/srv/project/a"), Verdict::Allow);
     let ignored: Vec<_> = notices
         .iter()
         .map(|n| (n.tool.as_str(), n.pattern.as_deref()))

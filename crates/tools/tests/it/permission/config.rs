@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn defaults_allow_reading_inside_and_ask_for_the_rest() {
     let rules = Rules::default();
-    assert_eq!(read(&rules, "a", "/work/project/a"), Verdict::Allow);
+    assert_eq!(read(&rules, "a", "/srv/project/a"), Verdict::Allow);
     for tool in ["glob", "grep"] {
         let access = Access::Search {
             given: ".".into(),
@@ -23,7 +23,7 @@ fn defaults_allow_reading_inside_and_ask_for_the_rest() {
         evaluate(&rules, "todo", &[], Path::new(WORKSPACE)),
         Verdict::Allow
     );
-    asked(write(&rules, "a", "/work/project/a"));
+    asked(write(&rules, "a", "/srv/project/a"));
     asked(read(&rules, "/etc/passwd", "/etc/passwd"));
     asked(evaluate(&rules, "unknown_tool", &[], Path::new(WORKSPACE)));
     assert_asked(&rules, &["ls", "", "true"]);

@@ -70,18 +70,18 @@ fn a_narrower_pattern_wins_and_a_tie_is_strict() {
 fn a_denied_path_stays_denied_through_a_link() {
     let rules = rules(json!({ "read": { "*": "allow", "private/**": "deny" } }));
     assert_eq!(
-        mode(&read(&rules, "private/a", "/work/project/public/a")),
+        mode(&read(&rules, "private/a", "/srv/project/public/a")),
         "deny"
     );
     assert_eq!(
-        mode(&read(&rules, "public/a", "/work/project/private/a")),
+        mode(&read(&rules, "public/a", "/srv/project/private/a")),
         "deny"
     );
     assert_eq!(
         mode(&read(
             &rules,
-            "/work/project/private/a",
-            "/work/project/public/a"
+            "/srv/project/private/a",
+            "/srv/project/public/a"
         )),
         "deny"
     );
@@ -102,7 +102,7 @@ fn outside_needs_an_absolute_pattern() {
         ("/usr/include2/x", "deny"),
         ("/home/user/notes/a", "allow"),
         ("/home/user/other", "deny"),
-        ("/work/project/a", "allow"),
+        ("/srv/project/a", "allow"),
     ] {
         let access = Access::Read {
             given: path.to_owned(),
@@ -124,11 +124,11 @@ fn a_denied_tool_is_denied_outside_too() {
 
 #[test]
 fn extra_roots_count_as_inside() {
-    let roots = [PathBuf::from("/work/other")];
+    let roots = [PathBuf::from("/srv/other")];
     let place = Place::new(Path::new(WORKSPACE)).with_extra_roots(&roots);
     let access = Access::Read {
-        given: "/work/other/a".into(),
-        real: "/work/other/a".into(),
+        given: "/srv/other/a".into(),
+        real: "/srv/other/a".into(),
     };
     assert_eq!(
         evaluate_at(&Rules::default(), "read", &[access], &place),
@@ -139,17 +139,17 @@ fn extra_roots_count_as_inside() {
 #[test]
 fn repository_internals_need_a_rule_that_names_them() {
     let all = rules(json!({ "write": "allow" }));
-    assert_eq!(mode(&write(&all, "a", "/work/project/a")), "allow");
+    assert_eq!(mode(&write(&all, "a", "/srv/project/a")), "allow");
     for path in [
-        "/work/project/.git/config",
-        "/work/project/sub/.git/hooks/pre-commit",
+        "/srv/project/.git/config",
+        "/srv/project/sub/.git/hooks/pre-commit",
     ] {
         assert_eq!(mode(&write(&all, path, path)), "ask");
         assert_eq!(mode(&read(&all, path, path)), "allow");
     }
     let named = rules(json!({ "write": { "*": "allow", ".git/description": "allow" } }));
     assert_eq!(
-        mode(&write(&named, "x", "/work/project/.git/description")),
+        mode(&write(&named, "x", "/srv/project/.git/description")),
         "allow"
     );
 }
@@ -161,18 +161,18 @@ fn read_rules_hide_files_from_searches() {
     assert!(hides(
         &rules,
         "grep",
-        Path::new("/work/project/a/.env"),
+        Path::new("/srv/project/a/.env"),
         &place
     ));
     assert!(!hides(
         &rules,
         "grep",
-        Path::new("/work/project/a/b"),
+        Path::new("/srv/project/a/b"),
         &place
     ));
     let access = Access::Search {
         given: ".env".into(),
-        real: "/work/project/.env".into(),
+        real: "/srv/project/.env".into(),
     };
     assert_eq!(
         mode(&evaluate_at(&rules, "grep", &[access], &place)),

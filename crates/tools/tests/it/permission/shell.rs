@@ -287,7 +287,7 @@ fn a_relative_redirection_after_a_change_of_directory_is_unknown() {
         &[
             "cd /tmp && ok",
             "ok > out/a",
-            "cd x && ok > /work/project/out/a",
+            "cd x && ok > /srv/project/out/a",
         ],
     );
     assert_asked(&rules, &["cd /tmp && ok > out/a", "(cd /tmp; ok > out/a)"]);
@@ -331,8 +331,8 @@ fn a_command_that_starts_outside_needs_the_outside_permission() {
         };
         evaluate(&rules, "bash", &[access], Path::new(WORKSPACE))
     };
-    assert_eq!(run("/work/project/sub"), Verdict::Allow);
-    asked(run("/work/elsewhere"));
+    assert_eq!(run("/srv/project/sub"), Verdict::Allow);
+    asked(run("/srv/elsewhere"));
 }
 
 #[test]
