@@ -7,7 +7,6 @@ use crate::event::EventBody;
 use crate::event::body::*;
 use crate::id::CallId;
 use crate::provider::Finish;
-use crate::usage::Usage;
 
 /// Why everything open is closed now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,13 +211,4 @@ pub fn end_step(step: &OpenStep) -> EventBody {
         cost: step.cost,
     }
     .into()
-}
-
-/// Adds up usage, for a terminal that is written together with the last attempt's end.
-pub fn with_usage(step: &OpenStep, last: Option<&Usage>) -> Usage {
-    let mut sum = step.usage;
-    if let Some(last) = last {
-        sum.add(last);
-    }
-    sum
 }

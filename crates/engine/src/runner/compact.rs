@@ -1,6 +1,7 @@
 //! Compaction: asks the model for a summary and puts it in place of old history.
 
 use super::boundary::promoted;
+use super::step::ENDED_WELL;
 use super::{DrainEnd, Runner};
 use crate::environment::facts;
 use crate::error::DrainError;
@@ -205,7 +206,7 @@ impl Runner {
             );
         }
         self.writer
-            .append(Batch::settle(events, vec![HookOp::Leave, HookOp::Progress]))
+            .append(Batch::settle(events, ENDED_WELL.to_vec()))
             .await?;
         Ok(())
     }

@@ -161,7 +161,7 @@ impl Runner {
             .append_with(|turn| {
                 turn.step
                     .as_ref()
-                    .map(|step| step_over(vec![end_step(step)]))
+                    .map(|step| Batch::settle(vec![end_step(step)], ENDED_WELL.to_vec()))
             })
             .await?;
         self.cut_in_a_row = 0;
@@ -247,10 +247,8 @@ impl Runner {
     }
 }
 
-/// The batch that ends a step well.
-pub(super) fn step_over(events: Vec<EventBody>) -> Batch {
-    Batch::settle(events, vec![HookOp::Leave, HookOp::Progress])
-}
+/// What goes with the terminal of a step or compaction that ended well.
+pub(super) const ENDED_WELL: [HookOp; 2] = [HookOp::Leave, HookOp::Progress];
 
 /// Records `events`; when they leave nothing of a step open whose stream ended well, its terminal goes into the
 /// same commit: one flush less between a tool's end and the next request.
@@ -264,7 +262,7 @@ pub(super) fn settle_and_end(turn: &TurnState, events: Vec<EventBody>, ops: Vec<
         .filter(|step| step.ended.as_ref().is_some_and(|end| end.clean) && nothing_open(&after));
     if let Some(step) = over {
         batch.events.push(end_step(step));
-        batch.ops.extend([HookOp::Leave, HookOp::Progress]);
+        batch.ops.extend(ENDED_WELL);
     }
     batch
 }

@@ -16,6 +16,7 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_core::turn::{CallStatus, Effect};
+use tenure_provider::Secret;
 use tenure_store::{AppendError, HookOp, ProcessId};
 use tenure_tools::permission::{Place, Rules, hides};
 use tenure_tools::seen::SeenFiles;
@@ -358,9 +359,7 @@ impl CallTask {
                 &session,
                 LiveItem::ToolOutput {
                     call: call.clone(),
-                    text: secrets
-                        .iter()
-                        .fold(progress.text, |text, secret| secret.mask(&text)),
+                    text: masked(&secrets, progress.text),
                     total_bytes: progress.total_bytes,
                 },
             );
@@ -432,16 +431,8 @@ impl CallTask {
         .into()
     }
 
-    /// No key this process knows goes into the log or to a model, whatever a tool prints.
     fn masked(&self, text: String) -> String {
-        let secrets = &self.cx.shared.config.secrets;
-        secrets.iter().fold(text, |text, secret| {
-            if text.contains(secret.expose()) {
-                secret.mask(&text)
-            } else {
-                text
-            }
-        })
+        masked(&self.cx.shared.config.secrets, text)
     }
 
     fn masked_value(&self, value: serde_json::Value) -> serde_json::Value {
@@ -619,6 +610,17 @@ fn cut(truncation: &Truncation) -> OutputCut {
             .map(|path| path.display().to_string())
             .unwrap_or_default(),
     }
+}
+
+/// No key this process knows goes into the log, to a reader or to a model, whatever a tool prints.
+fn masked(secrets: &[Secret], text: String) -> String {
+    secrets.iter().fold(text, |text, secret| {
+        if text.contains(secret.expose()) {
+            secret.mask(&text)
+        } else {
+            text
+        }
+    })
 }
 
 fn non_empty(text: String) -> String {
