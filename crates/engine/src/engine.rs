@@ -246,6 +246,7 @@ impl Engine {
         let mut items = self.client.follow(session, after);
         loop {
             tokio::select! {
+                biased;
                 item = items.next() => match item {
                     Some(item) => if let FollowItem::Event(event) = item?
                         && let Some(outcome) = tracker.on(&event)
@@ -280,6 +281,7 @@ impl Engine {
             tracing::warn!(%error, "not marked as draining");
         }
         tokio::select! {
+            biased;
             () = self.idle() => {}
             () = shared.config.env.sleep(shared.config.drain_budget) => {
                 shared.stop_now.cancel();
@@ -319,6 +321,7 @@ fn listen(shared: &Arc<Shared>) {
         let ended = stop.child_token();
         let until = ended.clone();
         tokio::select! {
+            biased;
             () = life.fenced.cancelled() => ended.cancel(),
             () = crate::peer::serve(task, path, until) => {}
         }
@@ -416,6 +419,7 @@ async fn reconcile(shared: Arc<Shared>) {
         };
         env.sleep(Duration::from_millis(20).min(poll)).await;
         tokio::select! {
+            biased;
             () = shared.stop.cancelled() => return,
             changed = changes.changed() => if changed.is_err() { return },
             () = shared.look.notified() => {}

@@ -33,7 +33,7 @@ impl Node {
     /// Joins the store under a new incarnation.
     pub async fn join(store: Arc<dyn Store>, config: EngineConfig) -> Result<Self, EngineError> {
         let before = config.env.boot_ms();
-        let life = new_life(store.as_ref(), &config).await?;
+        let life = new_life(store.as_ref(), &config, before).await?;
         let node = Self {
             store,
             life: Mutex::new(life),
@@ -61,6 +61,7 @@ impl Node {
     pub async fn may_go_on(&self, life: &Life) -> bool {
         while !self.may_start() {
             tokio::select! {
+                biased;
                 () = life.fenced.cancelled() => return false,
                 () = self.config.env.sleep(Duration::from_millis(20)) => {}
             }
@@ -83,6 +84,7 @@ impl Node {
         let mut last_tick = env.boot_ms();
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = env.sleep(self.config.renew_every) => {}
             }
@@ -141,7 +143,7 @@ impl Node {
         self.deadline_ms.store(0, Ordering::Release);
         old.fenced.cancel();
         let before = self.config.env.boot_ms();
-        match new_life(self.store.as_ref(), &self.config).await {
+        match new_life(self.store.as_ref(), &self.config, before).await {
             Ok(life) => {
                 *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
                 self.extend_from(before);
@@ -160,7 +162,11 @@ fn fence(life: &Life) {
     }
 }
 
-async fn new_life(store: &dyn Store, config: &EngineConfig) -> Result<Life, EngineError> {
+async fn new_life(
+    store: &dyn Store,
+    config: &EngineConfig,
+    before_ms: u64,
+) -> Result<Life, EngineError> {
     let incarnation = Incarnation::from_bits(config.env.next_bits());
     let address = config
         .socket_dir
@@ -178,6 +184,7 @@ async fn new_life(store: &dyn Store, config: &EngineConfig) -> Result<Life, Engi
     Ok(Life {
         incarnation,
         fenced: CancellationToken::new(),
-        lease: LeaseDeadline::after(config.lease - config.margin),
+        // The environment's clock, as in every later renewal.
+        lease: LeaseDeadline::at(Duration::from_millis(before_ms) + config.lease - config.margin),
     })
 }

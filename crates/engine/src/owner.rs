@@ -101,6 +101,7 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
             Err(DrainError::Store(error)) => return set_aside(&writer, &error).await,
         }
         tokio::select! {
+            biased;
             () = life.fenced.cancelled() => return Ok(Owned::Lost),
             () = shared.config.env.sleep(SETTLE_RETRY) => {}
         }
@@ -353,6 +354,7 @@ impl Runner {
                 }
             }
             tokio::select! {
+                biased;
                 () = self.life.fenced.cancelled() => return Ok(Owned::Lost),
                 () = self.shared.config.env.sleep(SETTLE_RETRY) => {}
             }
@@ -465,6 +467,7 @@ async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) ->
         // Own commits ring too: look at most every few milliseconds.
         env.sleep(Duration::from_millis(5)).await;
         tokio::select! {
+            biased;
             changed = changes.changed() => if changed.is_err() {
                 env.sleep(shared.config.poll).await;
             },

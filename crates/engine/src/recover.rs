@@ -14,7 +14,6 @@ use tenure_core::id::{MessageId, SessionId};
 use tenure_core::turn::settle::{Cause, settle};
 use tenure_core::turn::{CallStatus, TurnState};
 use tenure_store::{HookOp, Store, Tenure};
-use tenure_tools::guardian;
 
 /// What is left to do after recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,22 +42,9 @@ pub(crate) async fn kill_leftovers(
         let mut left = false;
         for row in store.effects(session).await? {
             let Some(process) = row.process else { continue };
-            let killed = tokio::task::spawn_blocking(move || {
-                guardian::kill_leftover(process.pid, process.pid_start, &process.boot_id)
-            })
-            .await;
-            match killed {
-                Ok(Ok(found)) => {
-                    tracing::info!(%session, call = %row.call, ?found, "looked for a leftover tool process");
-                }
-                Ok(Err(error)) => {
-                    left = true;
-                    tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended");
-                }
-                Err(error) => {
-                    left = true;
-                    tracing::warn!(%session, %error, "looking for a leftover failed");
-                }
+            if let Err(error) = env.end_leftover(process).await {
+                left = true;
+                tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended");
             }
         }
         if !left || waited >= lease + LOCK_DELAY {

@@ -2,7 +2,7 @@
 
 use super::Runner;
 use super::compact::Compacted;
-use crate::environment::facts;
+use crate::environment::{facts, off_thread};
 use crate::error::DrainError;
 use crate::prompt;
 use crate::writer::Batch;
@@ -120,11 +120,8 @@ impl Runner {
         let user = self.shared.config.user_instructions.clone();
         let extra = self.shared.config.extra_instructions.clone();
         let now_ms = self.shared.config.env.now_ms();
-        tokio::task::spawn_blocking(move || {
-            prompt::assemble(&workspace, user.as_deref(), &extra, now_ms)
-        })
-        .await
-        .ok()
+        let read = move || prompt::assemble(&workspace, user.as_deref(), &extra, now_ms);
+        off_thread(self.shared.config.env.as_ref(), read).await
     }
 
     async fn control(&mut self, pending: &PendingInput) -> Result<(), DrainError> {

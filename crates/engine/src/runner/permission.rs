@@ -129,6 +129,7 @@ impl CallTask {
                 }
             }
             tokio::select! {
+                biased;
                 () = self.cancel.cancelled() => return Ok(None),
                 changed = changes.changed() => if changed.is_err() { return Ok(None) },
                 () = self.cx.shared.config.env.sleep(self.cx.shared.config.poll) => {}

@@ -160,12 +160,14 @@ impl ToolRunner {
         self.cancel.cancel();
         let mut running = self.running.subscribe();
         tokio::select! {
+            biased;
             _ = running.wait_for(|n| *n == 0) => {}
             () = env.sleep(grace) => {}
         }
         self.abort.cancel();
         // A tool that blocks its thread cannot be dropped; its result will find its call settled.
         tokio::select! {
+            biased;
             _ = running.wait_for(|n| *n == 0) => {}
             () = env.sleep(BLOCKED) => tracing::warn!("a tool does not let itself be stopped"),
         }

@@ -21,6 +21,7 @@ use tenure_core::retry::RetryPolicy;
 use tenure_core::usage::Usage;
 use tenure_engine::*;
 use tenure_provider::{AttemptKey, Catalogue, Encoded, EventStream, ModelSettings, Provider};
+use tenure_store::ProcessId;
 use tenure_store::{Interrupted, NodeInfo, OpenOptions, SqliteStore, Store};
 use tenure_tools::guardian::GuardianCommand;
 use tenure_tools::permission::Rules;
@@ -253,6 +254,14 @@ impl Environment for Mortal {
         if !self.dead.load(Ordering::SeqCst) {
             tasks.push(tokio::spawn(future));
         }
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        SystemEnvironment.blocking(work)
+    }
+
+    fn end_leftover(&self, process: ProcessId) -> BoxFuture<'static, Result<(), String>> {
+        SystemEnvironment.end_leftover(process)
     }
 
     fn as_ids(&self) -> &dyn IdSource {
