@@ -26,6 +26,7 @@ pub mod id;
 pub mod inbox;
 pub mod message;
 pub mod model;
+pub mod placement;
 pub mod provider;
 pub mod repeat;
 pub mod request;

@@ -123,9 +123,7 @@ impl Client {
             .unwrap_or_else(|| SessionId::from_bits(self.env.next_bits()));
         let created = SessionCreated {
             title: new.title,
-            location: Location {
-                directory: new.directory,
-            },
+            location: Location::at(new.directory),
             model: new.model,
             limits: Limits {
                 max_steps: new.max_steps,
@@ -180,7 +178,7 @@ impl Client {
         directory: String,
     ) -> Result<Admission, EngineError> {
         let input = MessageId::from_bits(self.env.next_bits());
-        let location = Location { directory };
+        let location = Location::at(directory);
         self.admit_kind(
             session,
             input,

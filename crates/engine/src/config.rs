@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::id::SessionId;
+use tenure_core::placement::Serves;
 use tenure_core::retry::RetryPolicy;
 use tenure_provider::Secret;
 use tenure_tools::guardian::GuardianCommand;
@@ -61,6 +62,8 @@ pub struct EngineConfig {
     pub auto_compaction: bool,
     /// Where whole tool outputs are kept.
     pub output_dir: PathBuf,
+    /// Which locations this node serves.
+    pub serves: Serves,
     /// How tools' processes are guarded.
     pub guardian: GuardianCommand,
     /// Names of environment variables no tool may see.
@@ -110,6 +113,7 @@ impl EngineConfig {
             drain_budget: Duration::from_secs(30),
             auto_compaction: true,
             output_dir,
+            serves: Serves::everywhere(),
             guardian,
             secret_env: Vec::new(),
             secrets: Vec::new(),

@@ -439,8 +439,11 @@ async fn look(shared: &Arc<Shared>, orphans: &mut Orphans) -> Result<bool, Engin
         tracing::info!(incarnation = %dead, "a node is gone");
     }
     if shared.config.scope == Scope::Any {
-        for row in shared.store.claimable(256).await? {
-            wake(shared, &row.id);
+        // Rows of other locations may stand before those that are for this node.
+        for row in shared.store.claimable(4_096).await? {
+            if shared.config.serves.check(&row.location).is_ok() || row.cancelling {
+                wake(shared, &row.id);
+            }
         }
         return Ok(false);
     }

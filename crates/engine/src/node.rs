@@ -178,6 +178,7 @@ async fn new_life(
             incarnation: incarnation.clone(),
             name: config.name.clone(),
             address,
+            serves: config.serves.clone(),
             lease: config.lease,
         })
         .await?;

@@ -55,6 +55,11 @@ pub enum Owned {
     },
     /// This node lost it, or may not take it now.
     Lost,
+    /// This node does not serve its location.
+    Unplaceable {
+        /// What it needs.
+        reason: String,
+    },
     /// A process of its own was started for it (R8).
     Isolated,
 }
@@ -74,6 +79,7 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
         Acquire::Quarantined { reason } => return Ok(Owned::Quarantined { reason }),
         Acquire::Idle => return Ok(Owned::Idle),
         Acquire::NotAllowed => return Ok(Owned::Lost),
+        Acquire::Unplaceable { reason } => return Ok(Owned::Unplaceable { reason }),
     };
     tracing::info!(%session, epoch = tenure.fence.epoch, phase = ?tenure.phase, "took tenure");
     let writer = Writer::new(
@@ -419,6 +425,7 @@ impl Runner {
             head: self.state.cursor.unwrap_or(0),
             generation: self.state.settings.as_ref().map_or(0, |s| s.generation),
             continuation: None,
+            handed_over: false,
             fence,
         };
         self.recover(&tenure).await.map(|_| ())

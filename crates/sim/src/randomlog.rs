@@ -127,9 +127,7 @@ impl RandomLog {
         let model = self.asked.reference();
         self.add(SessionCreated {
             title: None,
-            location: Location {
-                directory: "/w".to_owned(),
-            },
+            location: Location::at("/w".to_owned()),
             model,
             limits: Limits { max_steps: 0 },
             permissions: Value::Null,
@@ -237,9 +235,7 @@ impl RandomLog {
         let bodies = settle(&self.state.turn, &Cause::Replaced);
         self.all(bodies);
         self.add(AttachmentReplaced {
-            location: Location {
-                directory: "/w2".to_owned(),
-            },
+            location: Location::at("/w2".to_owned()),
             generation,
             reason: "moved".to_owned(),
         });

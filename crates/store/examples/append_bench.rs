@@ -47,9 +47,7 @@ async fn owned(store: &Arc<SqliteStore>, node: &Incarnation) -> (SessionId, Fenc
     let session = SessionId::from_bits(bits());
     let created = event(SessionCreated {
         title: None,
-        location: Location {
-            directory: "/w".into(),
-        },
+        location: Location::at("/w"),
         model: ModelRef {
             provider: "p".into(),
             model: "m".into(),
@@ -152,6 +150,7 @@ async fn main() {
         incarnation: node.clone(),
         name: "bench".into(),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease: Duration::from_secs(600),
     };
     store.join(info).await.unwrap();

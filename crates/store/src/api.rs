@@ -9,6 +9,7 @@ use tenure_core::event::body::{Phase, RecoveryDecision};
 use tenure_core::event::{Event, EventRecord, NewEvent};
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
+use tenure_core::placement::Serves;
 use tokio::sync::watch;
 
 pub use crate::error::*;
@@ -81,6 +82,16 @@ pub enum HookOp {
         only_when_idle: bool,
         /// Set `parked_through` to the head (R4), so that what is pending rests until woken.
         park: bool,
+    },
+    /// Ends tenure in favour of a named successor (R11), from `safe` or from a step whose open calls all wait for
+    /// approval. Active, live and serving the location, tested here: it becomes the owner, the epoch rises, the
+    /// phase stays, and nobody else may take the session before `accept_ms` are over. Else, or with nobody
+    /// named: no owner, the epoch rises, claimable. `Cancelling` when an interrupt came first.
+    HandOver {
+        /// The successor.
+        to: Option<Incarnation>,
+        /// How long it has to accept, in milliseconds.
+        accept_ms: u64,
     },
     /// The call is about to be spawned under this attachment generation: records the effect row.
     /// `StaleAttachment` when the generation is not current (R14), `Conflict` when the row exists.
@@ -219,8 +230,10 @@ pub struct NodeInfo {
     pub incarnation: Incarnation,
     /// A label for people, for example the command.
     pub name: String,
-    /// Where peers reach it: the path of its Unix socket, if it has one.
+    /// Where peers reach it: the path of its Unix socket, or its HTTP address, if it has one.
     pub address: Option<String>,
+    /// What it serves: sessions of other locations are not for it.
+    pub serves: Serves,
     /// How long a renewal is good for.
     pub lease: Duration,
 }
@@ -255,6 +268,11 @@ pub enum Acquire {
     Idle,
     /// The caller's node is draining or dead and may not acquire.
     NotAllowed,
+    /// The caller's node does not serve the session's location. An interrupted session may be settled by any.
+    Unplaceable {
+        /// What it needs.
+        reason: String,
+    },
 }
 
 /// A claim just taken.
@@ -276,6 +294,9 @@ pub struct Tenure {
     pub generation: u64,
     /// The continuation input of an earlier, unfinished recovery.
     pub continuation: Option<MessageId>,
+    /// It was handed over to this node, which has just accepted it: nothing was lost, and a step that is open
+    /// waits only for approvals (R11).
+    pub handed_over: bool,
 }
 
 /// An interrupt request (R5), one keyed unfenced transaction.
@@ -463,15 +484,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes over a claim of `incarnation` itself on which nothing in this process works any more (its task
     /// panicked, the acquisition's answer was lost): as a takeover, with the phase kept and the epoch raised,
-    /// so that what the lost task still sends is refused; but nobody died, so nothing is charged. Anything
-    /// else is answered as [`Store::acquire`] does, which is all a store does that cannot tell.
+    /// so that what the lost task still sends is refused; but nobody died, so nothing is charged. A claim that
+    /// was handed over to it is accepted, at the epoch it was handed over with. Anything else is answered as
+    /// [`Store::acquire`] does.
     async fn adopt(
         &self,
         session: &SessionId,
         incarnation: &Incarnation,
-    ) -> Result<Acquire, AppendError> {
-        self.acquire(session, incarnation, false).await
-    }
+    ) -> Result<Acquire, AppendError>;
 
     /// The claim's phase and wake flag as they are now; `None` when the fence no longer holds.
     async fn claim_phase(

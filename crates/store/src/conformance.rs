@@ -13,6 +13,7 @@ pub mod appending;
 pub mod claiming;
 pub mod dropping;
 pub mod forking;
+pub mod handing;
 pub mod hooking;
 pub mod interrupting;
 pub mod lapsing;
@@ -78,6 +79,13 @@ macro_rules! conformance_cases {
             claiming::progress_clears_the_charge,
             claiming::an_own_claim_is_adopted_uncharged_and_the_lost_task_refused,
             claiming::only_an_own_claim_is_adopted,
+            handing::a_named_successor_goes_on_at_the_next_epoch,
+            handing::a_step_that_waits_is_handed_over_as_it_is,
+            handing::who_cannot_take_it_leaves_it_claimable,
+            handing::what_is_not_accepted_in_time_is_for_anybody,
+            handing::a_successor_that_dies_first_is_not_charged_to_the_session,
+            handing::an_interrupt_comes_before_a_hand_over,
+            handing::a_location_is_for_nodes_that_serve_it,
             interrupting::a_running_session_is_cancelled_once_per_key,
             interrupting::nothing_starts_while_it_is_settled,
             interrupting::waiting_input_is_stopped_before_it_starts,

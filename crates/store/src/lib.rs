@@ -1,4 +1,4 @@
-//! Floor 1: the event log and the claims, over SQLite.
+//! Floor 1: the event log and the claims, over SQLite and PostgreSQL.
 //!
 //! This crate knows events, seqs, fences and claims; it knows nothing of providers or tools. Read
 //! [`api`] first: it is the contract. [`sqlite`] is the backend, [`follow`](mod@follow) the gapless reader
@@ -24,6 +24,7 @@ pub mod api;
 pub mod conformance;
 pub mod error;
 pub mod follow;
+mod machine;
 #[cfg(feature = "testing")]
 pub mod mutation;
 pub mod sqlite;

@@ -86,6 +86,12 @@ mutations! {
     DeleteHarmsForks = "delete-harms-forks";
     /// Deleting a parent removes the checkpoints its forks open from.
     DeleteForgetsCheckpoints = "delete-forgets-checkpoints";
+    /// A successor is named without a look at whether it is active and live (R11).
+    HandOverUntested = "hand-over-untested";
+    /// A hand-over keeps the epoch (R11).
+    HandOverKeepsEpoch = "hand-over-keeps-epoch";
+    /// A node takes sessions of locations it does not serve.
+    PlacementIgnored = "placement-ignored";
     /// A panicking after-commit hook is only logged (R3).
     HookPanicSilent = "hook-panic-silent";
 }

@@ -1,27 +1,22 @@
 //! The SQLite backend: one file, one writer thread per process, several processes.
 
-mod append;
-mod check;
-mod claim;
 mod clock;
 mod event;
 mod fork;
 mod gate;
 mod head;
-mod hook;
 mod job;
 mod locks;
 mod node;
 mod open;
-mod project;
 mod queue;
 mod reader;
-mod replay;
 mod rows;
 mod schema;
 mod store;
 mod tx;
 mod upkeep;
+mod view;
 mod wal;
 mod watch;
 mod writer;
@@ -30,10 +25,10 @@ pub use clock::{StoreClock, SystemClock};
 
 use crate::Switches;
 use crate::error::{NodeError, OpenError};
+use crate::machine::lapse::Observations;
 use gate::Gate;
 use job::{Failure, Hooks, Job, Ran, Task};
 use locks::{Held, LockFolder};
-use node::Observations;
 use queue::Queue;
 use reader::Readers;
 use std::collections::HashMap;

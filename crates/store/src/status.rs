@@ -70,6 +70,8 @@ pub struct SessionRow {
     /// State and reason.
     #[serde(flatten)]
     pub state: SessionState,
+    /// An interrupt was accepted and is not settled yet; any node may settle it.
+    pub cancelling: bool,
     /// The open execution.
     pub execution: Option<ExecutionId>,
     /// How the last execution ended: `succeeded`, `failed`, `interrupted`.
@@ -156,8 +158,12 @@ pub struct NodeRow {
     pub incarnation: Incarnation,
     /// Its label.
     pub name: String,
-    /// Its Unix socket.
+    /// Where peers reach it.
     pub address: Option<String>,
+    /// Labels it has.
+    pub labels: Vec<String>,
+    /// Folders it serves; none means every folder.
+    pub roots: Vec<String>,
     /// It takes no more sessions.
     pub draining: bool,
     /// Its pid, on this machine.

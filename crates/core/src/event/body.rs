@@ -20,6 +20,19 @@ macro_rules! data {
 pub struct Location {
     /// The workspace, an absolute real path.
     pub directory: String,
+    /// Labels a node must have to run the session's tools; none for a folder every node has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+}
+
+impl Location {
+    /// A folder that any node with a root over it may serve.
+    pub fn at(directory: impl Into<String>) -> Self {
+        Self {
+            directory: directory.into(),
+            requires: Vec::new(),
+        }
+    }
 }
 
 /// Limits a session runs under.

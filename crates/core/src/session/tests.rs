@@ -26,9 +26,7 @@ impl Log {
 fn created() -> SessionCreated {
     SessionCreated {
         title: None,
-        location: Location {
-            directory: "/p".to_owned(),
-        },
+        location: Location::at("/p".to_owned()),
         model: ModelRef {
             provider: "p".to_owned(),
             model: "m".to_owned(),

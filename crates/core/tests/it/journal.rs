@@ -36,9 +36,7 @@ impl Journal {
         let mut journal = Self::default();
         journal.add(SessionCreated {
             title: None,
-            location: Location {
-                directory: "/w".to_owned(),
-            },
+            location: Location::at("/w".to_owned()),
             model: model(),
             limits: Limits { max_steps: 0 },
             permissions: Value::Null,

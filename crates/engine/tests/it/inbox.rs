@@ -348,9 +348,7 @@ async fn replace_under_it(bed: &Bed, session: &SessionId) {
         id: tenure_core::id::EventId::from_bits(4711),
         created_ms: 0,
         body: AttachmentReplaced {
-            location: Location {
-                directory: bed.workspace().display().to_string(),
-            },
+            location: Location::at(bed.workspace().display().to_string()),
             generation: 1,
             reason: "rebuilt".to_owned(),
         }

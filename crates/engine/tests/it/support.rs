@@ -360,6 +360,7 @@ impl Bed {
             incarnation: incarnation.clone(),
             name: "nobody".to_owned(),
             address: None,
+            serves: tenure_core::placement::Serves::everywhere(),
             lease: Duration::from_secs(60),
         };
         self.store.join(node).await.unwrap();

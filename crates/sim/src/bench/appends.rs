@@ -65,9 +65,7 @@ impl Owned {
         let session = SessionId::from_bits(number);
         let created = SessionCreated {
             title: None,
-            location: Location {
-                directory: "/".to_owned(),
-            },
+            location: Location::at("/".to_owned()),
             model: ModelRef {
                 provider: "p".to_owned(),
                 model: "m".to_owned(),
@@ -129,6 +127,7 @@ async fn opened(folder: &Path, name: &str) -> Result<(Arc<SqliteStore>, Incarnat
         incarnation: node.clone(),
         name: "bench".to_owned(),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease: Duration::from_secs(600),
     };
     store.join(info).await?;

@@ -322,9 +322,7 @@ fn log(place: &Place) -> Vec<Event> {
         None,
         SessionCreated {
             title: Some("A long session".to_owned()),
-            location: Location {
-                directory: place.workspace().display().to_string(),
-            },
+            location: Location::at(place.workspace().display().to_string()),
             model: model(),
             limits: Limits { max_steps: 0 },
             permissions: serde_json::to_value(tenure_tools::permission::Rules::allow_all())

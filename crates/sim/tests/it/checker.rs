@@ -229,9 +229,7 @@ fn life() -> Log {
     let mut log = Log(Vec::new());
     log.open(SessionCreated {
         title: None,
-        location: Location {
-            directory: "/w".to_owned(),
-        },
+        location: Location::at("/w".to_owned()),
         model: model(),
         limits: Limits { max_steps: 0 },
         permissions: serde_json::Value::Null,

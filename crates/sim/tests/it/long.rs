@@ -85,9 +85,7 @@ impl Maker {
             None,
             SessionCreated {
                 title: Some("A long session".to_owned()),
-                location: Location {
-                    directory: directory.display().to_string(),
-                },
+                location: Location::at(directory.display().to_string()),
                 model: model(),
                 limits: Limits { max_steps: 0 },
                 permissions: serde_json::to_value(Rules::allow_all()).unwrap(),

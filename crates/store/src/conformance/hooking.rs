@@ -171,9 +171,7 @@ pub async fn a_replaced_attachment_refuses_late_work(w: World) {
     };
     let replaced = |generation| {
         w.event(AttachmentReplaced {
-            location: Location {
-                directory: "/elsewhere".to_owned(),
-            },
+            location: Location::at("/elsewhere".to_owned()),
             generation,
             reason: "moved".to_owned(),
         })

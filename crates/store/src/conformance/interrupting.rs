@@ -6,20 +6,10 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::*;
 
-fn ask(w: &World, session: &SessionId, execution: Option<&ExecutionId>) -> Interrupt {
-    Interrupt {
-        session: session.clone(),
-        interrupt: InterruptId::from_bits(w.bits()),
-        execution: execution.cloned(),
-        by: "tester".to_owned(),
-        now_ms: 5,
-    }
-}
-
 pub async fn a_running_session_is_cancelled_once_per_key(w: World) {
     let (session, node, owner, execution, _) = w.running().await;
     let head = w.log(&session).await.len() as u64;
-    let asked = ask(&w, &session, Some(&execution));
+    let asked = w.interrupt(&session, Some(&execution));
     let first = w.store.interrupt(asked.clone()).await.unwrap();
     let expected = Interrupted::Accepted {
         seq: head,
@@ -34,7 +24,7 @@ pub async fn a_running_session_is_cancelled_once_per_key(w: World) {
     let log = w.log(&session).await;
     assert_eq!(log.len() as u64, head + 1);
     assert!(
-        matches!(&log.last().unwrap().body, EventBody::InterruptRequested(data) if data.by == "tester")
+        matches!(&log.last().unwrap().body, EventBody::InterruptRequested(data) if data.by == "test")
     );
     assert_eq!(log.last().unwrap().epoch, None);
     let view = w
@@ -47,7 +37,7 @@ pub async fn a_running_session_is_cancelled_once_per_key(w: World) {
     let missing = SessionId::from_bits(404);
     let refused = w
         .store
-        .interrupt(ask(&w, &missing, None))
+        .interrupt(w.interrupt(&missing, None))
         .await
         .unwrap_err();
     assert_eq!(refused, AppendError::UnknownSession(missing));
@@ -56,7 +46,10 @@ pub async fn a_running_session_is_cancelled_once_per_key(w: World) {
 pub async fn nothing_starts_while_it_is_settled(w: World) {
     let (session, _, mut owner, execution, message) = w.running().await;
     let input = w.admit(&session).await;
-    w.store.interrupt(ask(&w, &session, None)).await.unwrap();
+    w.store
+        .interrupt(w.interrupt(&session, None))
+        .await
+        .unwrap();
     let cancelling = AppendError::Cancelling {
         session: session.clone(),
     };
@@ -94,7 +87,7 @@ pub async fn nothing_starts_while_it_is_settled(w: World) {
 pub async fn waiting_input_is_stopped_before_it_starts(w: World) {
     let session = w.create().await;
     w.admit(&session).await;
-    let asked = ask(&w, &session, None);
+    let asked = w.interrupt(&session, None);
     let first = w.store.interrupt(asked.clone()).await.unwrap();
     assert_eq!(first, Interrupted::StoppedBeforeStart { seq: 2 });
     assert_eq!(w.store.interrupt(asked).await.unwrap(), first);
@@ -110,14 +103,17 @@ pub async fn waiting_input_is_stopped_before_it_starts(w: World) {
 pub async fn idle_and_finished_say_so(w: World) {
     let session = w.create().await;
     assert_eq!(
-        w.store.interrupt(ask(&w, &session, None)).await.unwrap(),
+        w.store
+            .interrupt(w.interrupt(&session, None))
+            .await
+            .unwrap(),
         Interrupted::Idle
     );
     let (running, _, mut owner, execution, message) = w.running().await;
     let other = ExecutionId::from_bits(404);
     let answer = w
         .store
-        .interrupt(ask(&w, &running, Some(&other)))
+        .interrupt(w.interrupt(&running, Some(&other)))
         .await
         .unwrap();
     assert_eq!(answer, Interrupted::AlreadyFinished);
@@ -131,7 +127,7 @@ pub async fn idle_and_finished_say_so(w: World) {
         .unwrap();
     let answer = w
         .store
-        .interrupt(ask(&w, &running, Some(&execution)))
+        .interrupt(w.interrupt(&running, Some(&execution)))
         .await
         .unwrap();
     assert_eq!(answer, Interrupted::AlreadyFinished);
@@ -141,7 +137,11 @@ pub async fn idle_and_finished_say_so(w: World) {
 pub async fn a_dead_owners_interrupt_waits_for_the_takeover(w: World) {
     let (session, node, mut owner, execution, _) = w.running().await;
     w.store.leave(&node).await.unwrap();
-    let answer = w.store.interrupt(ask(&w, &session, None)).await.unwrap();
+    let answer = w
+        .store
+        .interrupt(w.interrupt(&session, None))
+        .await
+        .unwrap();
     assert!(
         matches!(
             answer,
@@ -167,7 +167,10 @@ pub async fn a_dead_owners_interrupt_waits_for_the_takeover(w: World) {
 pub async fn it_never_applies_to_later_input(w: World) {
     let (session, _, mut owner, execution, message) = w.running().await;
     w.admit(&session).await;
-    w.store.interrupt(ask(&w, &session, None)).await.unwrap();
+    w.store
+        .interrupt(w.interrupt(&session, None))
+        .await
+        .unwrap();
     w.admit(&session).await;
     owner.end_step(&w, &message).await;
     owner.interrupted(&w, &execution).await;

@@ -103,6 +103,7 @@ pub async fn death_is_final(w: World) {
         incarnation: node.clone(),
         name: "again".to_owned(),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease: LEASE,
     };
     assert_eq!(w.store.join(again).await, Err(NodeError::NotLive(node)));

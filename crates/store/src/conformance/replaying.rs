@@ -34,9 +34,7 @@ async fn finished(w: &World) -> SessionId {
     owner.end_step(w, &message).await;
     let over = w.event(ExecutionSucceeded { execution });
     let replaced = w.event(AttachmentReplaced {
-        location: Location {
-            directory: "/else".to_owned(),
-        },
+        location: Location::at("/else".to_owned()),
         generation: 1,
         reason: "moved".to_owned(),
     });

@@ -10,6 +10,7 @@ use tenure_core::event::body::*;
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
+use tenure_core::placement::Serves;
 use tenure_core::provider::Finish;
 use tenure_core::usage::Usage;
 
@@ -77,9 +78,7 @@ impl World {
     pub fn created(&self) -> NewEvent {
         self.event(SessionCreated {
             title: Some("a title".to_owned()),
-            location: Location {
-                directory: "/work".to_owned(),
-            },
+            location: Location::at("/work".to_owned()),
             model: model(),
             limits: Limits { max_steps: 0 },
             permissions: serde_json::json!({}),
@@ -114,13 +113,29 @@ impl World {
         input
     }
 
+    /// What anybody asks who wants it to stop.
+    pub fn interrupt(&self, session: &SessionId, execution: Option<&ExecutionId>) -> Interrupt {
+        Interrupt {
+            session: session.clone(),
+            interrupt: InterruptId::from_bits(self.bits()),
+            execution: execution.cloned(),
+            by: "test".to_owned(),
+            now_ms: 5,
+        }
+    }
+
     pub async fn join(&self) -> Incarnation {
+        self.join_serving(Serves::everywhere()).await
+    }
+
+    pub async fn join_serving(&self, serves: Serves) -> Incarnation {
         let incarnation = Incarnation::from_bits(self.bits());
         self.store
             .join(NodeInfo {
                 incarnation: incarnation.clone(),
                 name: "test".to_owned(),
                 address: None,
+                serves,
                 lease: LEASE,
             })
             .await

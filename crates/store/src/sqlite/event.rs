@@ -1,12 +1,13 @@
 //! Event rows: writing them, reading them by ranges, across the prefixes forks share.
 
-use super::head::Head;
 use super::tx::{Tx, first, int, key, seq_of, uint};
 use crate::error::ReadError;
+use crate::machine::event::{Encoded, Stored};
+use crate::machine::head::Head;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
-use tenure_core::event::{Event, EventBody};
-use tenure_core::id::{BadId, EventId, SessionId};
+use tenure_core::event::Event;
+use tenure_core::id::{BadId, EventId};
 
 /// Bytes of bodies after which a page ends early.
 const PAGE_BYTES: usize = 32 << 20;
@@ -19,15 +20,6 @@ pub(super) fn parse<T>(
 ) -> rusqlite::Result<T> {
     read(text)
         .map_err(|bad| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(bad)))
-}
-
-/// An event ready to be written: its body encoded once, outside the transaction.
-#[derive(Debug, Clone)]
-pub(super) struct Encoded {
-    pub(super) id: EventId,
-    pub(super) created_ms: i64,
-    pub(super) body: EventBody,
-    pub(super) text: String,
 }
 
 /// Inserts one event row.
@@ -54,47 +46,20 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// An event row as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) sid: i64,
-    pub(super) seq: u64,
-    pub(super) id: String,
-    pub(super) epoch: Option<u64>,
-    pub(super) created_ms: i64,
-    pub(super) type_name: String,
-    pub(super) version: u32,
-    pub(super) body: String,
-}
-
-impl Stored {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let key: i64 = row.get(0)?;
-        Ok(Self {
-            sid: key >> 32,
-            seq: seq_of(key),
-            id: row.get(1)?,
-            epoch: row.get::<_, Option<i64>>(2)?.map(uint),
-            created_ms: row.get(3)?,
-            type_name: row.get(4)?,
-            version: row.get(5)?,
-            // Bytes that are no text are found by the decoder, with their seq.
-            body: String::from_utf8(row.get_ref(6)?.as_bytes()?.to_vec()).unwrap_or_default(),
-        })
-    }
-
-    /// The event as readers of `session` see it; what cannot be read, in words.
-    pub(super) fn decode(&self, session: &SessionId) -> Result<Event, String> {
-        Ok(Event {
-            id: EventId::parse(&self.id).map_err(|bad| bad.to_string())?,
-            session: session.clone(),
-            seq: self.seq,
-            epoch: self.epoch,
-            created_ms: self.created_ms,
-            body: EventBody::decode(&self.type_name, self.version, &self.body)
-                .map_err(|bad| bad.to_string())?,
-        })
-    }
+/// Reads the columns of the queries below.
+fn read(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let key: i64 = row.get(0)?;
+    Ok(Stored {
+        sid: key >> 32,
+        seq: seq_of(key),
+        id: row.get(1)?,
+        epoch: row.get::<_, Option<i64>>(2)?.map(uint),
+        created_ms: row.get(3)?,
+        type_name: row.get(4)?,
+        version: row.get(5)?,
+        // Bytes that are no text are found by the decoder, with their seq.
+        body: String::from_utf8(row.get_ref(6)?.as_bytes()?.to_vec()).unwrap_or_default(),
+    })
 }
 
 const COLUMNS_BY_ID: &str = "SELECT key, id, epoch, created_ms, type, version, body FROM event WHERE id = ?1 \
@@ -108,7 +73,7 @@ pub(super) fn by_id(conn: &Connection, sid: i64, id: &EventId) -> rusqlite::Resu
         conn,
         COLUMNS_BY_ID,
         rusqlite::params![id.as_str(), sid],
-        Stored::read,
+        read,
     )
 }
 
@@ -170,7 +135,7 @@ pub(super) fn scan(
         let mut statement = conn.prepare_cached(COLUMNS_BY_RANGE)?;
         let mut rows = statement.query([key(segment.sid, start), key(segment.sid, segment.to)])?;
         while let Some(row) = rows.next()? {
-            if !each(Stored::read(row)?) {
+            if !each(read(row)?) {
                 return Ok(());
             }
         }

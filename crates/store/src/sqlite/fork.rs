@@ -1,147 +1,26 @@
-//! Forks by reference, and deleting without harming them.
+//! Deleting sessions without harming their forks.
 
-use super::append::write;
-use super::event::{self, Encoded, Segment};
-use super::head::Head;
-use super::project::Work;
-use super::tx::{AppendStop, MAX_SEQ, Stop, Tx, first, key, rejected, uint};
-use crate::api::Committed;
-use crate::error::{AppendError, DeleteError};
-use rusqlite::{Connection, params};
-use tenure_core::event::EventBody;
+use super::head::load;
+use super::tx::{MAX_SEQ, Stop, Tx, first, key, uint};
+use crate::error::DeleteError;
+use crate::machine::rows::Rows;
+use rusqlite::params;
 use tenure_core::id::{Incarnation, SessionId};
 
 /// Events one transaction removes at most.
 const PURGE: i64 = 4_000;
 
-/// Makes the child. A repeated fork with the same event returns the first one's answer.
-pub(super) fn fork(
-    tx: &Tx<'_>,
-    parent: &SessionId,
-    through: u64,
-    child: &SessionId,
-    event: &Encoded,
-) -> Result<Committed, AppendStop> {
-    match &event.body {
-        EventBody::SessionForked(data) if &data.parent == parent && data.through == through => {}
-        _ => {
-            return Err(rejected(
-                child,
-                "a fork begins with its own `session.forked`",
-            ));
-        }
-    }
-    if let Some(existing) = Head::load(tx.conn, child)? {
-        return repeated(tx, &existing, event);
-    }
-    let Some(from) = Head::load(tx.conn, parent)? else {
-        return Err(Stop::Refused(AppendError::UnknownSession(parent.clone())));
-    };
-    if from.head.is_none_or(|head| through > head) {
-        let reason = format!(
-            "{parent} ends at {}; it cannot be forked at {through}",
-            from.last()
-        );
-        return Err(rejected(child, reason));
-    }
-    let chain = event::segments(tx.conn, &from)?;
-    let Some(holder) = chain.iter().find(|s| s.from <= through && through <= s.to) else {
-        return Err(rejected(
-            child,
-            format!("seq {through} of {parent} is missing"),
-        ));
-    };
-    let mut head = Head::insert(tx, child)?;
-    head.head = Some(through);
-    head.base = through + 1;
-    head.parent = Some(holder.sid);
-    settings(tx.conn, &chain, through, &mut head)?;
-    let mut work = Work::new(tx, head, false, false);
-    let events = write(&mut work, std::slice::from_ref(event))?;
-    let mut head = work.head;
-    head.save(tx)?;
-    Ok(Committed {
-        events,
-        head: head.last(),
-        write_no: head.write_no,
-        duplicate: false,
-    })
-}
-
-fn repeated(tx: &Tx<'_>, existing: &Head, event: &Encoded) -> Result<Committed, AppendStop> {
-    let stored = event::by_id(tx.conn, existing.sid, &event.id)?
-        .filter(|row| row.sid == existing.sid && row.body == event.text)
-        .and_then(|row| row.decode(&existing.id).ok());
-    match stored {
-        Some(event) => Ok(Committed {
-            events: vec![event],
-            head: existing.last(),
-            write_no: existing.write_no,
-            duplicate: true,
-        }),
-        None => Err(Stop::Refused(AppendError::SessionExists(
-            existing.id.clone(),
-        ))),
-    }
-}
-
-/// The settings in force after `through`: a handful of rows, found by their own index.
-fn settings(
-    conn: &Connection,
-    chain: &[Segment],
-    through: u64,
-    head: &mut Head,
-) -> Result<(), AppendStop> {
-    for segment in chain.iter().filter(|segment| segment.from <= through) {
-        let mut statement = conn.prepare_cached(
-            "SELECT type, version, body FROM event INDEXED BY event_setting WHERE key BETWEEN ?1 AND ?2 \
-             AND type IN ('session.created', 'session.renamed', 'model.selected', 'attachment.replaced', \
-             'session.forked') ORDER BY key",
-        )?;
-        let to = segment.to.min(through);
-        let mut rows = statement.query([key(segment.sid, segment.from), key(segment.sid, to)])?;
-        while let Some(row) = rows.next()? {
-            let name: String = row.get(0)?;
-            let body = EventBody::decode(&name, row.get(1)?, &row.get::<_, String>(2)?)
-                .map_err(|bad| rejected(&head.id, bad.to_string()))?;
-            setting(head, body);
-        }
-    }
-    Ok(())
-}
-
-fn setting(head: &mut Head, body: EventBody) {
-    match body {
-        EventBody::SessionCreated(data) => {
-            head.title = data.title;
-            head.directory = data.location.directory;
-            head.provider = data.model.provider;
-            head.model = data.model.model;
-        }
-        EventBody::SessionRenamed(data) => head.title = Some(data.title),
-        EventBody::ModelSelected(data) => {
-            head.provider = data.model.provider;
-            head.model = data.model.model;
-        }
-        EventBody::AttachmentReplaced(data) => {
-            head.generation = data.generation;
-            head.directory = data.location.directory;
-        }
-        _ => {}
-    }
-}
-
 /// Deletes a session that nobody alive owns: at once for every reader; its events go bit by bit.
-pub(super) fn delete(
+pub(crate) fn delete(
     tx: &Tx<'_>,
     session: &SessionId,
     is_gone: &dyn Fn(&str) -> bool,
 ) -> Result<i64, Stop<DeleteError>> {
-    let Some(head) = Head::load(tx.conn, session)? else {
+    let Some(head) = load(tx.conn, session)? else {
         return Err(Stop::Refused(DeleteError::UnknownSession(session.clone())));
     };
     if let Some(owner) = &head.owner
-        && !super::node::gone(tx.conn, owner)?
+        && !tx.is_gone(owner)?
         && !is_gone(owner)
     {
         let owner = Incarnation::parse(owner).map_err(|bad| {
@@ -177,13 +56,13 @@ pub(super) fn delete(
 
 /// What a step of purging did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Purged {
-    pub(super) removed: u64,
-    pub(super) more: bool,
+pub(crate) struct Purged {
+    pub(crate) removed: u64,
+    pub(crate) more: bool,
 }
 
 /// Removes some events of deleted sessions that no fork needs, and rows nothing hangs on any more.
-pub(super) fn purge(tx: &Tx<'_>) -> rusqlite::Result<Purged> {
+pub(crate) fn purge(tx: &Tx<'_>) -> rusqlite::Result<Purged> {
     let mut done = Purged::default();
     let mut statement = tx
         .conn

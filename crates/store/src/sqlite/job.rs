@@ -1,9 +1,11 @@
 //! A piece of work for the writer: run in a transaction, told once what became of it.
 
-use super::append::{self, Wanted};
 use super::tx::{Stop, Tx};
 use crate::api::{AfterCommit, Append, Committed, Lane};
 use crate::error::AppendError;
+use crate::machine::Failure as Failed;
+pub(super) use crate::machine::Ran;
+use crate::machine::append::{self, Wanted};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +17,6 @@ use tokio::sync::oneshot;
 pub(super) struct Failure {
     pub(super) unknown: bool,
     pub(super) reason: String,
-}
-
-/// What running a job did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ran {
-    /// It changed something: commit.
-    Wrote,
-    /// A verdict without a change: whatever it touched is rolled back.
-    Nothing,
 }
 
 /// Work for the writer thread. `run` may be called more than once, each time in a fresh transaction.
@@ -81,7 +74,7 @@ where
                 self.verdict = Some(Err(refusal));
                 Ok(Ran::Nothing)
             }
-            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Failed(Failed::Sqlite(error))) => Err(error),
         }
     }
 
@@ -235,7 +228,7 @@ impl AppendJob {
         hooks: Arc<Hooks>,
         reply: oneshot::Sender<Result<AppendReply, AppendError>>,
     ) -> Result<Self, AppendError> {
-        let events = super::check::encode(&append.session, append.events)?;
+        let events = crate::machine::check::encode(&append.session, append.events)?;
         Ok(Self {
             wakes: vec![append.session.clone()],
             lane: append.lane,
@@ -318,7 +311,7 @@ impl Job for AppendJob {
                 self.verdict = Some(Err(refusal));
                 Ok(Ran::Nothing)
             }
-            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Failed(Failed::Sqlite(error))) => Err(error),
         }
     }
 

@@ -1,20 +1,22 @@
 //! Rows as readers see them: sessions with their state (R4), inbox, claims, nodes, effects.
 
 use super::event;
-use super::head::{Head, WIDTH, head_columns, phase_of};
+use super::head::{WIDTH, head_columns, labels_of, load, read};
 use super::node::lease_left;
 use super::reader::ReadStop;
 use super::tx::{first, int, key, uint};
 use crate::api::{EffectRow, Fence, ProcessId};
 use crate::error::ReadError;
+use crate::machine::head::{Head, phase_of};
 use crate::status::*;
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 use tenure_core::event::EventBody;
-use tenure_core::event::body::{Location, Phase};
+use tenure_core::event::body::Phase;
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
 use tenure_core::model::ModelRef;
+use tenure_core::placement::Serves;
 
 /// What tells the living from the dead while rows are read.
 pub(super) struct Now<'a> {
@@ -48,7 +50,7 @@ const SEEN: &str = concat!(
 );
 
 fn seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
-    let head = Head::read(row)?;
+    let head = read(row)?;
     let name: Option<String> = row.get(WIDTH + 1)?;
     let node = match name {
         None => None,
@@ -87,7 +89,12 @@ fn state(seen: &Seen, now: &Now<'_>) -> Result<SessionState, BadId> {
     {
         let owner = Incarnation::parse(owner)?;
         let left = lease_left(node.lease_until, now.boot_ms);
-        return Ok(if left > 0 {
+        let missed = head.handed_until.is_some_and(|until| now.boot_ms > until);
+        return Ok(if missed {
+            SessionState::Claimable {
+                reason: "a hand-over was not accepted in time".to_owned(),
+            }
+        } else if left > 0 {
             SessionState::Owned {
                 owner,
                 node: node.name.clone(),
@@ -121,7 +128,35 @@ fn state(seen: &Seen, now: &Now<'_>) -> Result<SessionState, BadId> {
     })
 }
 
-fn session_row(seen: Seen, now: &Now<'_>) -> Result<SessionRow, ReadStop> {
+/// Why no node that takes sessions serves this one; none when one does, or when there is no node to ask.
+fn unserved(conn: &Connection, head: &Head, now: &Now<'_>) -> rusqlite::Result<Option<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT incarnation, labels, roots FROM node WHERE state = 0 AND boot_id = ?1",
+    )?;
+    let mut rows = statement.query([&now.boot_id])?;
+    let (location, mut reason) = (head.location(), None);
+    while let Some(row) = rows.next()? {
+        let serves = Serves {
+            labels: labels_of(&row.get::<_, String>(1)?),
+            roots: labels_of(&row.get::<_, String>(2)?),
+        };
+        if (now.is_gone)(&row.get::<_, String>(0)?) {
+            continue;
+        }
+        match serves.check(&location) {
+            Ok(()) => return Ok(None),
+            Err(why) => reason = reason.or(Some(why)),
+        }
+    }
+    Ok(reason.map(|why| format!("no node serves this location: {why}")))
+}
+
+/// Any node may settle what was interrupted (R9).
+fn settles(head: &Head) -> bool {
+    head.cancel || head.phase == Some(Phase::Cancelling)
+}
+
+fn session_row(conn: &Connection, seen: Seen, now: &Now<'_>) -> Result<SessionRow, ReadStop> {
     let damaged = |bad: BadId| {
         ReadStop::Error(ReadError::Damaged {
             session: seen.head.id.clone(),
@@ -129,22 +164,28 @@ fn session_row(seen: Seen, now: &Now<'_>) -> Result<SessionRow, ReadStop> {
             detail: bad.to_string(),
         })
     };
-    let state = state(&seen, now).map_err(damaged)?;
+    let mut state = state(&seen, now).map_err(damaged)?;
+    if matches!(state, SessionState::Claimable { .. })
+        && !settles(&seen.head)
+        && let Some(reason) = unserved(conn, &seen.head, now)?
+    {
+        state = SessionState::Unplaceable { reason };
+    }
     let execution = seen.head.execution.as_deref().map(ExecutionId::parse);
     let execution = execution.transpose().map_err(damaged)?;
     let parent = seen.head.forked_from.as_deref().map(SessionId::parse);
     let parent = parent.transpose().map_err(damaged)?;
     let head = seen.head;
+    let location = head.location();
     Ok(SessionRow {
+        cancelling: settles(&head),
         head: head.last(),
         state,
         execution,
         forked_from: parent.zip(head.forked_through),
         id: head.id,
         title: head.title,
-        location: Location {
-            directory: head.directory,
-        },
+        location,
         model: ModelRef {
             provider: head.provider,
             model: head.model,
@@ -171,7 +212,7 @@ pub(super) fn session(
     let rows = query(conn, "WHERE s.id = ?1 AND s.deleted = 0", [id.as_str()])?;
     rows.into_iter()
         .next()
-        .map(|seen| session_row(seen, now))
+        .map(|seen| session_row(conn, seen, now))
         .transpose()
 }
 
@@ -193,7 +234,11 @@ fn remembering<'a>(
     }
 }
 
-fn all_rows(rows: Vec<Seen>, now: &Now<'_>) -> Result<Vec<SessionRow>, ReadStop> {
+fn all_rows(
+    conn: &Connection,
+    rows: Vec<Seen>,
+    now: &Now<'_>,
+) -> Result<Vec<SessionRow>, ReadStop> {
     let known = std::cell::RefCell::default();
     let ask = remembering(now.is_gone, &known);
     let now = Now {
@@ -203,7 +248,7 @@ fn all_rows(rows: Vec<Seen>, now: &Now<'_>) -> Result<Vec<SessionRow>, ReadStop>
         is_gone: &ask,
     };
     rows.into_iter()
-        .map(|seen| session_row(seen, &now))
+        .map(|seen| session_row(conn, seen, &now))
         .collect()
 }
 
@@ -226,7 +271,7 @@ pub(super) fn sessions(
          ORDER BY s.activity DESC LIMIT ?3 OFFSET ?4",
         page,
     )?;
-    all_rows(rows, now)
+    all_rows(conn, rows, now)
 }
 
 /// A pattern that finds `text` itself anywhere.
@@ -253,14 +298,14 @@ pub(super) fn claimable(
         "WHERE s.busy = 1 AND s.deleted = 0 AND s.quarantine IS NULL ORDER BY s.activity",
         [],
     )?;
-    let mut rows = all_rows(rows, now)?;
+    let mut rows = all_rows(conn, rows, now)?;
     rows.retain(|row| matches!(row.state, SessionState::Claimable { .. }));
     rows.truncate(limit);
     Ok(rows)
 }
 
 pub(super) fn inbox(conn: &Connection, id: &SessionId) -> Result<Vec<PendingInput>, ReadStop> {
-    let Some(head) = Head::load(conn, id)? else {
+    let Some(head) = load(conn, id)? else {
         return Err(ReadError::UnknownSession(id.clone()).into());
     };
     let mut statement = conn.prepare_cached(
@@ -307,7 +352,7 @@ pub(super) fn inbox(conn: &Connection, id: &SessionId) -> Result<Vec<PendingInpu
 }
 
 pub(super) fn effects(conn: &Connection, id: &SessionId) -> Result<Vec<EffectRow>, ReadStop> {
-    let Some(head) = Head::load(conn, id)? else {
+    let Some(head) = load(conn, id)? else {
         return Err(ReadError::UnknownSession(id.clone()).into());
     };
     let mut statement = conn.prepare_cached(
@@ -339,7 +384,7 @@ pub(super) fn claim_phase(
     id: &SessionId,
     fence: &Fence,
 ) -> Result<Option<ClaimView>, ReadStop> {
-    let Some(head) = Head::load(conn, id)? else {
+    let Some(head) = load(conn, id)? else {
         return Err(ReadError::UnknownSession(id.clone()).into());
     };
     let holds = head.epoch == fence.epoch
@@ -350,7 +395,7 @@ pub(super) fn claim_phase(
     };
     Ok(Some(ClaimView {
         phase,
-        wake_pending: super::claim::wake_pending(conn, head.sid)?,
+        wake_pending: wake_pending(conn, head.sid)?,
     }))
 }
 
@@ -391,7 +436,7 @@ pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, 
 
 pub(super) fn nodes(conn: &Connection, now: &Now<'_>) -> Result<Vec<NodeRow>, ReadStop> {
     let mut statement = conn.prepare_cached(
-        "SELECT incarnation, name, address, state, pid, lease_until, boot_id, \
+        "SELECT incarnation, name, address, state, pid, lease_until, boot_id, labels, roots, \
          (SELECT count(*) FROM session s WHERE s.owner = node.incarnation) \
          FROM node WHERE state < 2 ORDER BY joined_ms, incarnation",
     )?;
@@ -409,7 +454,9 @@ pub(super) fn nodes(conn: &Connection, now: &Now<'_>) -> Result<Vec<NodeRow>, Re
             } else {
                 -1
             },
-            sessions: row.get(7)?,
+            labels: labels_of(&row.get::<_, String>(7)?),
+            roots: labels_of(&row.get::<_, String>(8)?),
+            sessions: row.get(9)?,
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -421,7 +468,7 @@ pub(super) fn head_for(
     id: &SessionId,
     after: Option<u64>,
 ) -> Result<Head, ReadStop> {
-    let Some(head) = Head::load(conn, id)? else {
+    let Some(head) = load(conn, id)? else {
         return Err(ReadError::UnknownSession(id.clone()).into());
     };
     if let Some(after) = after
@@ -435,6 +482,12 @@ pub(super) fn head_for(
         .into());
     }
     Ok(head)
+}
+
+/// The wake flag of a claim.
+fn wake_pending(conn: &Connection, sid: i64) -> rusqlite::Result<bool> {
+    let sql = "SELECT wake_pending FROM claim WHERE sid = ?1";
+    first(conn, sql, [sid], |row| row.get::<_, bool>(0)).map(|flag| flag == Some(true))
 }
 
 /// How many rows a table holds that a condition is true of.

@@ -5,13 +5,12 @@ use super::job::{AppendJob, Failure, Ran, Task, append_failed, batch_key};
 use super::locks::remove_socket;
 use super::node;
 use super::reader::{read, unavailable};
-use super::replay::read_lines;
 use super::rows::{self, Now};
 use super::tx::{Stop, int, uint};
-use super::{
-    CLOSED, SharedState, SqliteStore, append, check, claim, fork, node_failed, replay, upkeep,
-};
+use super::{CLOSED, SharedState, SqliteStore, fork, node_failed, upkeep};
 use crate::api::*;
+use crate::machine::replay::read_lines;
+use crate::machine::{append, check, claim, fork as forking, replay};
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use std::sync::{Arc, PoisonError};
@@ -183,7 +182,7 @@ impl Store for SqliteStore {
         };
         let (parent, id) = (parent.clone(), child.clone());
         self.write(child, move |tx| {
-            let committed = fork::fork(tx, &parent, through, &id, &event)?;
+            let committed = forking::fork(tx, &parent, through, &id, &event)?;
             let ran = if committed.duplicate {
                 Ran::Nothing
             } else {
@@ -354,7 +353,7 @@ impl Store for SqliteStore {
         let (observer, shared) = (observer.clone(), Arc::clone(&self.shared));
         let (buried, sockets) = self
             .submit(None, Vec::new(), node_failed, move |tx| {
-                let nodes = node::suspects(tx.conn)?;
+                let nodes = node::suspects(tx)?;
                 let Some(own) = nodes
                     .iter()
                     .find(|node| node.incarnation == observer.as_str())
@@ -366,7 +365,7 @@ impl Store for SqliteStore {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
                 let seen = all.entry(own.incarnation.clone()).or_default();
-                let mut dead = seen.judge(tx, own, &nodes);
+                let mut dead = seen.judge(tx.boot_ms, own, &nodes, tx.switches);
                 for node in &nodes {
                     let other = node.incarnation != own.incarnation;
                     if other
@@ -453,7 +452,7 @@ impl Store for SqliteStore {
     ) -> Result<(), ReadError> {
         let id = session.clone();
         self.submit(Some(session), Vec::new(), read_failed, move |tx| {
-            let Some(head) = super::head::Head::load(tx.conn, &id)? else {
+            let Some(head) = super::head::load(tx.conn, &id)? else {
                 return Err(Stop::Refused(ReadError::UnknownSession(id.clone())));
             };
             tx.exec(
@@ -476,7 +475,7 @@ impl Store for SqliteStore {
     ) -> Result<Vec<Checkpoint>, ReadError> {
         let id = session.clone();
         read(&self.shared, move |conn| {
-            let Some(head) = super::head::Head::load(conn, &id)? else {
+            let Some(head) = super::head::load(conn, &id)? else {
                 return Err(ReadError::UnknownSession(id.clone()).into());
             };
             let mut found = Vec::new();

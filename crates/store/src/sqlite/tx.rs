@@ -1,9 +1,9 @@
-//! What a job sees of the write transaction it runs in, and how it ends.
+//! What a job sees of the write transaction it runs in.
+
+pub(super) use crate::machine::{AppendStop, MAX_SEQ, Stop};
 
 use crate::Switches;
-use crate::error::AppendError;
 use rusqlite::{Connection, Params, Row};
-use tenure_core::id::SessionId;
 
 /// The open write transaction, with the time it was opened.
 pub(super) struct Tx<'a> {
@@ -14,31 +14,6 @@ pub(super) struct Tx<'a> {
     pub(super) wall_ms: i64,
     pub(super) boot_id: &'a str,
     pub(super) switches: &'a Switches,
-}
-
-/// Why a piece of work stops: refused by a rule, or failed below.
-#[derive(Debug)]
-pub(super) enum Stop<E> {
-    /// A verdict: this job alone is rolled back.
-    Refused(E),
-    /// SQLite failed.
-    Failed(rusqlite::Error),
-}
-
-impl<E> From<rusqlite::Error> for Stop<E> {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-pub(super) type AppendStop = Stop<AppendError>;
-
-/// Refuses an append with words.
-pub(super) fn rejected(session: &SessionId, reason: impl Into<String>) -> AppendStop {
-    Stop::Refused(AppendError::Rejected {
-        session: session.clone(),
-        reason: reason.into(),
-    })
 }
 
 impl Tx<'_> {
@@ -89,6 +64,3 @@ pub(super) fn key(sid: i64, seq: u64) -> i64 {
 pub(super) fn seq_of(key: i64) -> u64 {
     uint(key & 0xffff_ffff)
 }
-
-/// The highest seq a session may have, given by the layout of [`key`].
-pub(super) const MAX_SEQ: u64 = 0xffff_fffe;

@@ -12,6 +12,7 @@ use super::schema;
 use super::tx::{Stop, Tx};
 use super::writer::words;
 use crate::error::ReadError;
+use crate::machine::rows::NodeState;
 use crate::status::{GcReport, StoreHealth};
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -80,10 +81,8 @@ pub(super) fn truncate(shared: &SharedState) -> Result<(), ReadError> {
 pub(super) fn sweep_nodes(shared: &SharedState, conn: &Connection) -> rusqlite::Result<()> {
     for incarnation in shared.locks.node_files() {
         let known = Incarnation::parse(&incarnation).is_err()
-            || matches!(
-                node::state(conn, &incarnation)?,
-                Some(node::NodeState::Active | node::NodeState::Draining)
-            );
+            || node::facts(conn, &incarnation, 0)?
+                .is_some_and(|node| node.state != NodeState::Dead);
         // A node that joins right now holds its lock before its row is there, or is about to.
         if !known {
             shared.locks.remove_free_node(&incarnation);

@@ -159,6 +159,7 @@ async fn bc_s_072_the_file_grows_with_the_text_alone() {
         incarnation: node.clone(),
         name: "n".into(),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease,
     };
     store.join(info).await.unwrap();

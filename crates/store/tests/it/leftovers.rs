@@ -24,6 +24,7 @@ async fn node(store: &Arc<SqliteStore>, folder: &Path, bits: u128) -> Node {
             incarnation: incarnation.clone(),
             name: "test".to_owned(),
             address: Some(address.display().to_string()),
+            serves: tenure_core::placement::Serves::everywhere(),
             lease: Duration::from_secs(60),
         })
         .await
@@ -80,6 +81,7 @@ async fn one_incarnation_joins_once() {
         incarnation: incarnation.clone(),
         name: "again".to_owned(),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease: Duration::from_secs(60),
     };
     let refused = w.store.join(again).await;

@@ -43,6 +43,9 @@ fn witness(mutation: Mutation) -> &'static str {
         M::RefusalHarmsBatch => "appending::one_refused_append_harms_no_neighbour",
         M::NotIdempotent => "appending::a_known_id_returns_what_is_stored",
         M::ReplayAcceptsGap => "replaying::a_gap_is_refused",
+        M::HandOverUntested => "handing::who_cannot_take_it_leaves_it_claimable",
+        M::HandOverKeepsEpoch => "handing::a_named_successor_goes_on_at_the_next_epoch",
+        M::PlacementIgnored => "handing::a_location_is_for_nodes_that_serve_it",
         M::DeleteHarmsForks => "forking::deleting_the_parent_keeps_what_forks_need",
     }
 }

@@ -147,6 +147,7 @@ async fn what_it_makes_is_for_its_user_alone() {
         incarnation: tenure_core::Incarnation::from_bits(1),
         name: "n".into(),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease: std::time::Duration::from_secs(6),
     };
     store.join(info).await.unwrap();

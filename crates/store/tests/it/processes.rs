@@ -68,6 +68,7 @@ async fn join(store: &SqliteStore, number: u32) -> Incarnation {
         incarnation: incarnation.clone(),
         name: format!("child {number}"),
         address: None,
+        serves: tenure_core::placement::Serves::everywhere(),
         lease: Duration::from_secs(6),
     };
     store.join(info).await.unwrap();

@@ -2,9 +2,9 @@
 
 use super::event::Encoded;
 use super::head::Head;
-use super::tx::{AppendStop, Stop, Tx, int, rejected};
+use super::rows::{Rows, Taken};
+use super::{AppendStop, Stop, rejected};
 use crate::error::AppendError;
-use rusqlite::params;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::{Delivery, FragmentKind, InputAdmitted, InterruptRequested};
 use tenure_core::id::MessageId;
@@ -14,26 +14,26 @@ use tenure_core::usage::Usage;
 const LAST_LINE: usize = 200;
 
 /// An append at work: the head row as it becomes, and what its operations need to know.
-pub(super) struct Work<'a> {
-    pub(super) tx: &'a Tx<'a>,
+pub(crate) struct Work<'a, R: Rows> {
+    pub(crate) rows: &'a R,
     /// The row as it becomes.
-    pub(super) head: Head,
+    pub(crate) head: Head,
     /// The generation before this append (R14).
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// Under a fence?
-    pub(super) fenced: bool,
+    pub(crate) fenced: bool,
     /// Rebuilding from an export: facts are taken as they are, nothing is checked against the present.
-    pub(super) replay: bool,
+    pub(crate) replay: bool,
     /// Inputs promoted by this append, and whether each was eligible.
-    pub(super) promoted: Vec<(MessageId, bool)>,
+    pub(crate) promoted: Vec<(MessageId, bool)>,
     /// The seq of the last `step.started` or `compaction.started` of this append.
-    pub(super) entered: Option<u64>,
+    pub(crate) entered: Option<u64>,
 }
 
-impl<'a> Work<'a> {
-    pub(super) fn new(tx: &'a Tx<'a>, head: Head, fenced: bool, replay: bool) -> Self {
+impl<'a, R: Rows> Work<'a, R> {
+    pub(crate) fn new(rows: &'a R, head: Head, fenced: bool, replay: bool) -> Self {
         Self {
-            tx,
+            rows,
             generation: head.generation,
             head,
             fenced,
@@ -53,7 +53,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    pub(super) fn stale_attachment(&self) -> AppendStop {
+    pub(crate) fn stale_attachment(&self) -> AppendStop {
         Stop::Refused(AppendError::StaleAttachment {
             session: self.head.id.clone(),
         })
@@ -61,7 +61,7 @@ impl<'a> Work<'a> {
 }
 
 /// Is `type_name` something only the holder of tenure may write?
-pub(super) fn needs_fence(body: &EventBody) -> bool {
+pub(crate) fn needs_fence(body: &EventBody) -> bool {
     use EventBody as E;
     matches!(
         body,
@@ -94,7 +94,11 @@ pub(super) fn needs_fence(body: &EventBody) -> bool {
 }
 
 /// Applies one event at `seq` to the projections.
-pub(super) fn project(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), AppendStop> {
+pub(crate) fn project(
+    work: &mut Work<'_, impl Rows>,
+    seq: u64,
+    event: &Encoded,
+) -> Result<(), AppendStop> {
     use EventBody as E;
     match &event.body {
         E::SessionCreated(_)
@@ -113,7 +117,7 @@ pub(super) fn project(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<
             }
             work.head.execution = Some(data.execution.as_str().to_owned());
             // An interrupt applies to what precedes it (R5): one from before is not of this execution.
-            if !broken!(work.tx.switches, StaleInterrupt) {
+            if !broken!(work.rows.switches(), StaleInterrupt) {
                 work.head.interrupt_seq = None;
             }
             Ok(())
@@ -134,13 +138,13 @@ pub(super) fn project(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<
             work.head.attempts = 0;
             Ok(())
         }
-        E::PermissionAnswered(_) => Ok(work.head.touch(work.tx, event.created_ms)?),
+        E::PermissionAnswered(_) => Ok(work.head.touch(work.rows, event.created_ms)?),
         _ => turn(work, seq, event),
     }
 }
 
 /// Events of a turn: what is open, what it cost, its last line.
-fn turn(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), AppendStop> {
+fn turn(work: &mut Work<'_, impl Rows>, seq: u64, event: &Encoded) -> Result<(), AppendStop> {
     use EventBody as E;
     match &event.body {
         E::StepStarted(data) => {
@@ -171,7 +175,7 @@ fn turn(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), AppendStop
         E::AttemptEnded(data) => spend(&mut work.head, data.usage.as_ref(), data.cost),
         E::ToolStarted(data) => {
             let current = data.generation == work.generation;
-            if !current && !work.replay && !broken!(work.tx.switches, NoGenerationCheck) {
+            if !current && !work.replay && !broken!(work.rows.switches(), NoGenerationCheck) {
                 return Err(work.stale_attachment());
             }
         }
@@ -226,7 +230,7 @@ fn extend_line(line: &mut String, done: &mut bool, text: &str) {
     }
 }
 
-fn settings(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), AppendStop> {
+fn settings(work: &mut Work<'_, impl Rows>, seq: u64, event: &Encoded) -> Result<(), AppendStop> {
     use EventBody as E;
     match &event.body {
         E::SessionCreated(data) => {
@@ -234,21 +238,21 @@ fn settings(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), Append
                 return Err(work.refuse("`session.created` is only ever the first event"));
             }
             work.head.title = data.title.clone();
-            work.head.directory = data.location.directory.clone();
+            work.head.set_location(&data.location);
             work.head.provider = data.model.provider.clone();
             work.head.model = data.model.model.clone();
             work.head.created_ms = event.created_ms;
-            work.head.touch(work.tx, event.created_ms)?;
+            work.head.touch(work.rows, event.created_ms)?;
         }
         E::SessionForked(data) => {
             if seq != data.through + 1 {
                 return Err(work.refuse("`session.forked` follows the last shared event"));
             }
             let (sid, now) = (work.head.sid, event.created_ms);
-            work.tx.exec("DELETE FROM inbox WHERE sid = ?1", [sid])?;
+            work.rows.clear_inbox(sid)?;
             let fresh = Head::begin_fork(&work.head, data.parent.as_str(), data.through, now);
             work.head = fresh;
-            work.head.touch(work.tx, now)?;
+            work.head.touch(work.rows, now)?;
         }
         E::SessionRenamed(data) => work.head.title = Some(data.title.clone()),
         E::ModelSelected(data) => {
@@ -257,43 +261,28 @@ fn settings(work: &mut Work<'_>, seq: u64, event: &Encoded) -> Result<(), Append
         }
         E::AttachmentReplaced(data) => {
             let follows = data.generation == work.head.generation + 1;
-            if !follows && !work.replay && !broken!(work.tx.switches, NoGenerationCheck) {
+            if !follows && !work.replay && !broken!(work.rows.switches(), NoGenerationCheck) {
                 return Err(work.stale_attachment());
             }
             work.head.generation = data.generation;
-            work.head.directory = data.location.directory.clone();
+            work.head.set_location(&data.location);
         }
         _ => {}
     }
     Ok(())
 }
 
-fn delivery_number(delivery: Delivery) -> i64 {
-    match delivery {
-        Delivery::Steer => 0,
-        Delivery::Queue => 1,
-    }
-}
-
 fn admitted(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     seq: u64,
     now_ms: i64,
     data: &InputAdmitted,
 ) -> Result<(), AppendStop> {
     let sid = work.head.sid;
-    let inserted = work.tx.exec(
-        "INSERT INTO inbox(sid, input, seq, delivery, state, fenced) VALUES (?1, ?2, ?3, ?4, 0, ?5) \
-         ON CONFLICT DO NOTHING",
-        params![
-            sid,
-            data.input.as_str(),
-            int(seq),
-            delivery_number(data.delivery),
-            work.fenced
-        ],
-    )?;
-    if inserted == 0 {
+    let fresh = work
+        .rows
+        .admit(sid, &data.input, seq, data.delivery, work.fenced)?;
+    if !fresh {
         return Err(work.refuse(format!("input {} was accepted before", data.input)));
     }
     work.head.pending += 1;
@@ -302,42 +291,38 @@ fn admitted(
     if !work.fenced {
         work.head.parked_through = None;
         work.head.dormant = false;
-        work.head.touch(work.tx, now_ms)?;
+        work.head.touch(work.rows, now_ms)?;
     }
     Ok(())
 }
 
 /// Takes a pending input out; its seq, or none when it is not pending.
-fn take(work: &mut Work<'_>, input: &MessageId, state: i64) -> Result<Option<u64>, AppendStop> {
-    let seq = work.tx.first(
-        "SELECT seq FROM inbox WHERE sid = ?1 AND input = ?2 AND state = 0",
-        params![work.head.sid, input.as_str()],
-        |row| row.get::<_, i64>(0),
-    )?;
+fn take(
+    work: &mut Work<'_, impl Rows>,
+    input: &MessageId,
+    taken: Taken,
+) -> Result<Option<u64>, AppendStop> {
+    let seq = work.rows.take_input(work.head.sid, input, taken)?;
     if seq.is_some() {
-        work.tx.exec(
-            "UPDATE inbox SET state = ?3 WHERE sid = ?1 AND input = ?2",
-            params![work.head.sid, input.as_str(), state],
-        )?;
         work.head.pending = work.head.pending.saturating_sub(1);
     }
-    Ok(seq.map(super::tx::uint))
+    Ok(seq)
 }
 
-fn promoted(work: &mut Work<'_>, input: &MessageId) -> Result<(), AppendStop> {
-    match take(work, input, 1)? {
+fn promoted(work: &mut Work<'_, impl Rows>, input: &MessageId) -> Result<(), AppendStop> {
+    match take(work, input, Taken::Promoted)? {
         Some(seq) => {
             let eligible = work.head.eligible(seq);
             work.promoted.push((input.clone(), eligible));
             Ok(())
         }
-        None if work.replay || broken!(work.tx.switches, NoCasPromote) => Ok(()),
+        None if work.replay || broken!(work.rows.switches(), NoCasPromote) => Ok(()),
         None => Err(work.inbox_changed()),
     }
 }
 
-fn cancelled(work: &mut Work<'_>, input: &MessageId) -> Result<(), AppendStop> {
-    match take(work, input, 2)? {
+fn cancelled(work: &mut Work<'_, impl Rows>, input: &MessageId) -> Result<(), AppendStop> {
+    match take(work, input, Taken::Cancelled)? {
         Some(_) => Ok(()),
         None if work.replay => Ok(()),
         None => Err(work.inbox_changed()),
@@ -345,36 +330,33 @@ fn cancelled(work: &mut Work<'_>, input: &MessageId) -> Result<(), AppendStop> {
 }
 
 fn delivery_changed(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     input: &MessageId,
     delivery: Delivery,
 ) -> Result<(), AppendStop> {
-    let changed = work.tx.exec(
-        "UPDATE inbox SET delivery = ?3 WHERE sid = ?1 AND input = ?2 AND state = 0",
-        params![work.head.sid, input.as_str(), delivery_number(delivery)],
-    )?;
-    if changed == 0 && !work.replay {
+    let changed = work.rows.redeliver(work.head.sid, input, delivery)?;
+    if !changed && !work.replay {
         return Err(work.inbox_changed());
     }
     Ok(())
 }
 
 fn interrupted(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     seq: u64,
     now_ms: i64,
     data: &InterruptRequested,
 ) -> Result<(), AppendStop> {
     work.head.interrupt_seq = Some(seq);
     // Nothing had begun: what waited rests (R5).
-    if data.execution.is_none() && !broken!(work.tx.switches, NoPark) {
+    if data.execution.is_none() && !broken!(work.rows.switches(), NoPark) {
         work.head.parked_through = Some(seq);
     }
-    Ok(work.head.touch(work.tx, now_ms)?)
+    Ok(work.head.touch(work.rows, now_ms)?)
 }
 
 fn execution_over(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     seq: u64,
     execution: &str,
     outcome: &str,
@@ -385,7 +367,7 @@ fn execution_over(
     work.head.execution = None;
     work.head.last_outcome = Some(outcome.to_owned());
     work.head.cancel = false;
-    if outcome != "succeeded" && !broken!(work.tx.switches, NoPark) {
+    if outcome != "succeeded" && !broken!(work.rows.switches(), NoPark) {
         park(work, seq)?;
     }
     work.head.interrupt_seq = None;
@@ -394,16 +376,11 @@ fn execution_over(
 
 /// Parks what waits (R4), unless a user's input came after the interrupt that ends this execution: an
 /// interrupt never applies to later input (R5), and a later input wakes the earlier ones.
-fn park(work: &mut Work<'_>, seq: u64) -> Result<(), AppendStop> {
-    if let Some(after) = work.head.interrupt_seq {
-        let later = work.tx.first(
-            "SELECT 1 FROM inbox WHERE sid = ?1 AND state = 0 AND seq > ?2 AND fenced = 0 LIMIT 1",
-            [work.head.sid, int(after)],
-            |_| Ok(()),
-        )?;
-        if later.is_some() {
-            return Ok(());
-        }
+fn park(work: &mut Work<'_, impl Rows>, seq: u64) -> Result<(), AppendStop> {
+    if let Some(after) = work.head.interrupt_seq
+        && work.rows.is_pending(work.head.sid, Some(after), true)?
+    {
+        return Ok(());
     }
     work.head.parked_through = Some(seq);
     Ok(())

@@ -1,10 +1,11 @@
 //! Replaying an export: every projection rebuilt, nothing started, nothing guessed.
 
 use super::check;
-use super::event::{self, Encoded, Segment, Stored};
+use super::event::{Encoded, Stored};
 use super::head::Head;
 use super::project::{Work, project};
-use super::tx::{AppendStop, MAX_SEQ, Stop, Tx};
+use super::rows::Rows;
+use super::{AppendStop, MAX_SEQ, Stop};
 use crate::api::Replayed;
 use crate::error::{AppendError, ReplayError};
 use std::collections::HashSet;
@@ -12,7 +13,7 @@ use tenure_core::event::{EventBody, EventRecord};
 use tenure_core::id::SessionId;
 
 /// An exported event, read and checked, with the line it stood on.
-pub(super) struct Line {
+pub(crate) struct Line {
     line: u64,
     seq: u64,
     epoch: Option<u64>,
@@ -20,7 +21,7 @@ pub(super) struct Line {
 }
 
 /// Reads the lines of an export: dense, of this session, of known types.
-pub(super) fn read_lines(
+pub(crate) fn read_lines(
     session: &SessionId,
     records: Vec<EventRecord>,
     accept_gaps: bool,
@@ -75,8 +76,8 @@ pub(super) fn read_lines(
 }
 
 /// Inserts what is new and compares what is there.
-pub(super) fn replay(
-    tx: &Tx<'_>,
+pub(crate) fn replay(
+    rows: &impl Rows,
     session: &SessionId,
     lines: &[Line],
 ) -> Result<Replayed, Stop<ReplayError>> {
@@ -87,14 +88,14 @@ pub(super) fn replay(
     let Some(begin) = lines.first() else {
         return Ok(done);
     };
-    let head = open(tx, session, begin)?;
+    let head = open(rows, session, begin)?;
     let known = head.head;
-    let gaps = broken!(tx.switches, ReplayAcceptsGap);
+    let gaps = broken!(rows.switches(), ReplayAcceptsGap);
     if let Some(last) = known {
         if begin.seq > last + 1 && !gaps {
             return Err(gap(begin, last + 1));
         }
-        done.equal = compare(tx, &head, lines)?;
+        done.equal = compare(rows, &head, lines)?;
     } else if begin.seq != 0 && !gaps {
         return Err(gap(begin, 0));
     }
@@ -108,7 +109,7 @@ pub(super) fn replay(
             detail: "the session is running here; interrupt it first".to_owned(),
         }));
     }
-    let mut work = Work::new(tx, head, false, true);
+    let mut work = Work::new(rows, head, false, true);
     let family = family(session, lines);
     for line in fresh {
         insert(&mut work, line, &family)?;
@@ -117,12 +118,12 @@ pub(super) fn replay(
     let mut head = work.head;
     // Starts nothing: what is open or pending rests until somebody wakes it.
     head.dormant = head.execution.is_some() || head.pending > 0;
-    head.save(tx)?;
+    rows.save(&mut head)?;
     Ok(done)
 }
 
-fn open(tx: &Tx<'_>, session: &SessionId, begin: &Line) -> Result<Head, Stop<ReplayError>> {
-    if let Some(head) = Head::load(tx.conn, session)? {
+fn open(rows: &impl Rows, session: &SessionId, begin: &Line) -> Result<Head, Stop<ReplayError>> {
+    if let Some(head) = rows.head(session)? {
         return Ok(head);
     }
     if begin.seq == 0 && !matches!(begin.event.body, EventBody::SessionCreated(_)) {
@@ -131,7 +132,7 @@ fn open(tx: &Tx<'_>, session: &SessionId, begin: &Line) -> Result<Head, Stop<Rep
             detail: "a session begins with `session.created`".to_owned(),
         }));
     }
-    Ok(Head::insert(tx, session)?)
+    Ok(rows.new_head(session)?)
 }
 
 fn gap(line: &Line, expected: u64) -> Stop<ReplayError> {
@@ -143,23 +144,17 @@ fn gap(line: &Line, expected: u64) -> Stop<ReplayError> {
 }
 
 /// How many of the lines, from the first on, are stored already. All of them must be equal.
-fn compare(tx: &Tx<'_>, head: &Head, lines: &[Line]) -> Result<u64, Stop<ReplayError>> {
-    let chain: Vec<Segment> = event::segments(tx.conn, head)?;
-    let mut expected = lines.iter();
+fn compare(rows: &impl Rows, head: &Head, lines: &[Line]) -> Result<u64, Stop<ReplayError>> {
     let mut equal = 0;
     let mut divergent = None;
-    event::scan(tx.conn, &chain, lines[0].seq, |stored| {
-        let Some(line) = expected.next() else {
-            return false;
-        };
-        let same = is_stored_as(&stored, line);
-        if same {
-            equal += 1;
-        } else {
+    let stored = rows.events_from(head, lines[0].seq, lines.len())?;
+    for (stored, line) in stored.iter().zip(lines) {
+        if !is_stored_as(stored, line) {
             divergent = Some(line.seq);
+            break;
         }
-        same
-    })?;
+        equal += 1;
+    }
     match divergent {
         Some(seq) => Err(Stop::Refused(ReplayError::Divergent { seq })),
         None => Ok(equal),
@@ -178,34 +173,13 @@ fn family(session: &SessionId, lines: &[Line]) -> HashSet<String> {
 }
 
 /// Is a stored session one of the family, or a fork of one?
-fn is_kin(tx: &Tx<'_>, sid: i64, family: &HashSet<String>) -> Result<bool, Stop<ReplayError>> {
-    let id = tx.first("SELECT id FROM session WHERE sid = ?1", [sid], |row| {
-        row.get::<_, String>(0)
-    })?;
+fn is_kin(rows: &impl Rows, sid: i64, family: &HashSet<String>) -> Result<bool, Stop<ReplayError>> {
+    let Some(kin) = rows.kin(sid)? else {
+        return Ok(false);
+    };
     // A deleted session whose events forks keep has its sid behind its id.
-    let name = |id: &str| id.split('#').next().map(str::to_owned);
-    if id
-        .and_then(|id| name(&id))
-        .is_some_and(|id| family.contains(&id))
-    {
-        return Ok(true);
-    }
-    let mut statement = tx.conn.prepare_cached(
-        "SELECT type, version, body FROM event INDEXED BY event_setting WHERE key BETWEEN ?1 AND ?2 \
-         AND type IN ('session.created', 'session.renamed', 'model.selected', 'attachment.replaced', \
-         'session.forked')",
-    )?;
-    let mut rows = statement.query([sid << 32, (sid << 32) | 0xffff_ffff])?;
-    while let Some(row) = rows.next()? {
-        let (type_name, version, body): (String, u32, String) =
-            (row.get(0)?, row.get(1)?, row.get(2)?);
-        if let Ok(EventBody::SessionForked(forked)) = EventBody::decode(&type_name, version, &body)
-            && family.contains(forked.parent.as_str())
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let name = kin.id.split('#').next().unwrap_or_default();
+    Ok(family.contains(name) || kin.parents.iter().any(|parent| family.contains(parent)))
 }
 
 fn is_stored_as(stored: &Stored, line: &Line) -> bool {
@@ -219,15 +193,15 @@ fn is_stored_as(stored: &Stored, line: &Line) -> bool {
 }
 
 fn insert(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     line: &Line,
     family: &HashSet<String>,
 ) -> Result<(), Stop<ReplayError>> {
-    if let Some(row) = event::by_id(work.tx.conn, work.head.sid, &line.event.id)? {
+    if let Some(row) = work.rows.event(work.head.sid, &line.event.id)? {
         // A fork is exported with the events it shares: beside its parent, or another fork, they are there already,
         // in the same place and equal. Anything else is another event under a used id.
         let shared = row.sid != work.head.sid && is_stored_as(&row, line);
-        if !shared || !is_kin(work.tx, row.sid, family)? {
+        if !shared || !is_kin(work.rows, row.sid, family)? {
             return Err(Stop::Refused(ReplayError::BadEvent {
                 line: line.line,
                 detail: format!(
@@ -239,7 +213,8 @@ fn insert(
     }
     work.fenced = line.epoch.is_some();
     project(work, line.seq, &line.event).map_err(|stop| as_replay(line, stop))?;
-    event::insert(work.tx, work.head.sid, line.seq, line.epoch, &line.event)?;
+    work.rows
+        .put_event(work.head.sid, line.seq, line.epoch, &line.event)?;
     work.head.head = Some(line.seq);
     work.head.epoch = work.head.epoch.max(line.epoch.unwrap_or(0));
     work.generation = work.head.generation;

@@ -6,14 +6,14 @@ use tenure_core::event::NewEvent;
 use tenure_core::id::SessionId;
 
 /// The largest body, in bytes.
-pub(super) const MAX_BODY: usize = 16 << 20;
+pub(crate) const MAX_BODY: usize = 16 << 20;
 /// The largest append, in bytes of bodies.
 const MAX_APPEND: usize = 64 << 20;
 /// The deepest nesting that can be read back.
 const MAX_DEPTH: usize = 127;
 
 /// Encodes the events of an append, or says why it cannot be stored.
-pub(super) fn encode(
+pub(crate) fn encode(
     session: &SessionId,
     events: Vec<NewEvent>,
 ) -> Result<Vec<Encoded>, AppendError> {
@@ -47,7 +47,7 @@ pub(super) fn encode(
 }
 
 /// What is wrong with a body's JSON text, if anything.
-pub(super) fn problem(text: &str) -> Option<String> {
+pub(crate) fn problem(text: &str) -> Option<String> {
     if text.len() > MAX_BODY {
         return Some(format!(
             "{} bytes; at most {MAX_BODY} can be stored, keep the rest in a file",

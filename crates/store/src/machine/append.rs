@@ -1,10 +1,11 @@
 //! One append inside its transaction: fence, seqs, projectors, operations, insert.
 
-use super::event::{self, Encoded};
+use super::event::Encoded;
 use super::head::Head;
 use super::hook;
 use super::project::{Work, needs_fence, project};
-use super::tx::{AppendStop, MAX_SEQ, Stop, Tx, rejected};
+use super::rows::Rows;
+use super::{AppendStop, MAX_SEQ, Stop, rejected};
 use crate::api::{Committed, Fence, Guard, HookOp};
 use crate::error::AppendError;
 use tenure_core::event::body::Phase;
@@ -12,22 +13,22 @@ use tenure_core::event::{Event, EventBody};
 use tenure_core::id::{EventId, SessionId};
 
 /// What an append wants, its bodies encoded and checked.
-pub(super) struct Wanted {
-    pub(super) session: SessionId,
-    pub(super) fence: Option<Fence>,
-    pub(super) guard: Guard,
-    pub(super) events: Vec<Encoded>,
-    pub(super) ops: Vec<HookOp>,
+pub(crate) struct Wanted {
+    pub(crate) session: SessionId,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) guard: Guard,
+    pub(crate) events: Vec<Encoded>,
+    pub(crate) ops: Vec<HookOp>,
 }
 
 /// Runs the append. Nothing it wrote stands when it is refused: the caller rolls back to its savepoint.
-pub(super) fn run(tx: &Tx<'_>, wanted: &Wanted) -> Result<Committed, AppendStop> {
-    let head = open(tx, wanted)?;
+pub(crate) fn run(rows: &impl Rows, wanted: &Wanted) -> Result<Committed, AppendStop> {
+    let head = open(rows, wanted)?;
     if let Some(fence) = &wanted.fence {
-        check_fence(tx, &head, fence)?;
-        check_guard(tx, &head, wanted.guard)?;
+        check_fence(rows, &head, fence)?;
+        check_guard(rows, &head, wanted.guard)?;
     }
-    if let Some(stored) = duplicate(tx, &head, &wanted.events)? {
+    if let Some(stored) = duplicate(rows, &head, &wanted.events)? {
         return Ok(Committed {
             events: stored,
             head: head.last(),
@@ -37,7 +38,7 @@ pub(super) fn run(tx: &Tx<'_>, wanted: &Wanted) -> Result<Committed, AppendStop>
     }
     let fenced = wanted.fence.is_some();
     check_types(&head, &wanted.events, fenced)?;
-    let mut work = Work::new(tx, head, fenced, false);
+    let mut work = Work::new(rows, head, fenced, false);
     let events = write(&mut work, &wanted.events)?;
     for op in &wanted.ops {
         hook::run(&mut work, op)?;
@@ -48,7 +49,7 @@ pub(super) fn run(tx: &Tx<'_>, wanted: &Wanted) -> Result<Committed, AppendStop>
     }
     // An append of nothing is a place in the session's line: it waits for those before it, and writes none.
     if fenced || !events.is_empty() || !wanted.ops.is_empty() {
-        head.save(tx)?;
+        rows.save(&mut head)?;
     }
     Ok(Committed {
         events,
@@ -59,14 +60,14 @@ pub(super) fn run(tx: &Tx<'_>, wanted: &Wanted) -> Result<Committed, AppendStop>
 }
 
 /// The session's head row; a new one when the batch begins with `session.created`.
-fn open(tx: &Tx<'_>, wanted: &Wanted) -> Result<Head, AppendStop> {
+fn open(rows: &impl Rows, wanted: &Wanted) -> Result<Head, AppendStop> {
     let creates = matches!(
         wanted.events.first().map(|event| &event.body),
         Some(EventBody::SessionCreated(_))
     );
-    match Head::load(tx.conn, &wanted.session)? {
+    match rows.head(&wanted.session)? {
         Some(head) => Ok(head),
-        None if creates && wanted.fence.is_none() => Ok(Head::insert(tx, &wanted.session)?),
+        None if creates && wanted.fence.is_none() => Ok(rows.new_head(&wanted.session)?),
         None => Err(Stop::Refused(AppendError::UnknownSession(
             wanted.session.clone(),
         ))),
@@ -74,13 +75,13 @@ fn open(tx: &Tx<'_>, wanted: &Wanted) -> Result<Head, AppendStop> {
 }
 
 /// R1: all four must match.
-pub(super) fn check_fence(tx: &Tx<'_>, head: &Head, fence: &Fence) -> Result<(), AppendStop> {
-    let epoch = head.epoch == fence.epoch || broken!(tx.switches, NoFenceEpoch);
-    let owner =
-        head.owner.as_deref() == Some(fence.owner.as_str()) || broken!(tx.switches, NoFenceOwner);
+pub(crate) fn check_fence(rows: &impl Rows, head: &Head, fence: &Fence) -> Result<(), AppendStop> {
+    let epoch = head.epoch == fence.epoch || broken!(rows.switches(), NoFenceEpoch);
+    let owner = head.owner.as_deref() == Some(fence.owner.as_str())
+        || broken!(rows.switches(), NoFenceOwner);
     let claim = head.claim_id.as_deref() == Some(fence.claim.as_str())
-        || broken!(tx.switches, NoFenceClaim);
-    let write_no = head.write_no == fence.write_no || broken!(tx.switches, NoFenceWriteNo);
+        || broken!(rows.switches(), NoFenceClaim);
+    let write_no = head.write_no == fence.write_no || broken!(rows.switches(), NoFenceWriteNo);
     if epoch && owner && claim && write_no {
         return Ok(());
     }
@@ -90,9 +91,9 @@ pub(super) fn check_fence(tx: &Tx<'_>, head: &Head, fence: &Fence) -> Result<(),
 }
 
 /// R2: while an interrupt is settled, nothing starts.
-fn check_guard(tx: &Tx<'_>, head: &Head, guard: Guard) -> Result<(), AppendStop> {
+fn check_guard(rows: &impl Rows, head: &Head, guard: Guard) -> Result<(), AppendStop> {
     let starts = guard == Guard::Running && head.phase == Some(Phase::Cancelling);
-    if starts && !broken!(tx.switches, NoGuardCancelling) {
+    if starts && !broken!(rows.switches(), NoGuardCancelling) {
         return Err(Stop::Refused(AppendError::Cancelling {
             session: head.id.clone(),
         }));
@@ -102,17 +103,17 @@ fn check_guard(tx: &Tx<'_>, head: &Head, guard: Guard) -> Result<(), AppendStop>
 
 /// The stored events when the whole batch is in the log already; none when it is new.
 fn duplicate(
-    tx: &Tx<'_>,
+    rows: &impl Rows,
     head: &Head,
     events: &[Encoded],
 ) -> Result<Option<Vec<Event>>, AppendStop> {
-    if broken!(tx.switches, NotIdempotent) {
+    if broken!(rows.switches(), NotIdempotent) {
         return Ok(None);
     }
     let mut stored = Vec::new();
     let mut fresh = None;
     for event in events {
-        match event::by_id(tx.conn, head.sid, &event.id)? {
+        match rows.event(head.sid, &event.id)? {
             None => fresh = fresh.or(Some(&event.id)),
             Some(row) => {
                 let same = row.sid == head.sid
@@ -166,7 +167,10 @@ fn check_types(head: &Head, events: &[Encoded], fenced: bool) -> Result<(), Appe
 }
 
 /// Assigns seqs, projects and inserts.
-pub(super) fn write(work: &mut Work<'_>, events: &[Encoded]) -> Result<Vec<Event>, AppendStop> {
+pub(crate) fn write(
+    work: &mut Work<'_, impl Rows>,
+    events: &[Encoded],
+) -> Result<Vec<Event>, AppendStop> {
     let epoch = work.fenced.then_some(work.head.epoch);
     let mut written = Vec::with_capacity(events.len());
     for event in events {
@@ -175,7 +179,7 @@ pub(super) fn write(work: &mut Work<'_>, events: &[Encoded]) -> Result<Vec<Event
             return Err(rejected(&work.head.id, "the session is full; fork it"));
         }
         project(work, seq, event)?;
-        event::insert(work.tx, work.head.sid, seq, epoch, event)?;
+        work.rows.put_event(work.head.sid, seq, epoch, event)?;
         work.head.head = Some(seq);
         written.push(Event {
             id: event.id.clone(),
@@ -191,18 +195,18 @@ pub(super) fn write(work: &mut Work<'_>, events: &[Encoded]) -> Result<Vec<Event
 
 /// R3: after an unknown commit. Says whether the batch is in the log; if not, raises `write_no`, so that a late
 /// ghost of the batch fails its fence. Doing it again changes nothing.
-pub(super) fn resolve(
-    tx: &Tx<'_>,
+pub(crate) fn resolve(
+    rows: &impl Rows,
     session: &SessionId,
     fence: &Fence,
     ids: &[EventId],
 ) -> Result<Option<Committed>, AppendStop> {
-    let Some(mut head) = Head::load(tx.conn, session)? else {
+    let Some(mut head) = rows.head(session)? else {
         return Err(Stop::Refused(AppendError::UnknownSession(session.clone())));
     };
     let mut events = Vec::with_capacity(ids.len());
     for id in ids {
-        match event::by_id(tx.conn, head.sid, id)? {
+        match rows.event(head.sid, id)? {
             Some(row) if row.sid == head.sid => {
                 let event = row
                     .decode(session)
@@ -237,17 +241,17 @@ pub(super) fn resolve(
             session: session.clone(),
         }));
     }
-    let given_up = if broken!(tx.switches, ResolveLooksDone) {
+    let given_up = if broken!(rows.switches(), ResolveLooksDone) {
         fence.write_no + 1
     } else {
         fence.given_up().write_no
     };
-    if broken!(tx.switches, ResolveRaisesAgain) {
+    if broken!(rows.switches(), ResolveRaisesAgain) {
         head.write_no = head.write_no.max(fence.write_no) + 2;
-        head.save(tx)?;
-    } else if head.write_no < given_up && !broken!(tx.switches, ResolveKeepsWriteNo) {
+        rows.save(&mut head)?;
+    } else if head.write_no < given_up && !broken!(rows.switches(), ResolveKeepsWriteNo) {
         head.write_no = given_up;
-        head.save(tx)?;
+        rows.save(&mut head)?;
     }
     Ok(None)
 }

@@ -1,15 +1,16 @@
 //! The commit hook's operations: compare-and-set under the head row's lock (R2).
 
+use super::claim;
 use super::project::Work;
-use super::tx::{AppendStop, Stop, int, rejected};
+use super::rows::Rows;
+use super::{AppendStop, Stop, rejected};
 use crate::api::{HookOp, ProcessId};
 use crate::error::AppendError;
-use rusqlite::params;
 use tenure_core::event::body::Phase;
-use tenure_core::id::{CallId, EventId, MessageId};
+use tenure_core::id::{CallId, EventId, Incarnation, MessageId};
 
 /// Runs one operation. An error rolls back the whole append.
-pub(super) fn run(work: &mut Work<'_>, op: &HookOp) -> Result<(), AppendStop> {
+pub(crate) fn run(work: &mut Work<'_, impl Rows>, op: &HookOp) -> Result<(), AppendStop> {
     if !work.fenced && needs_fence(op) {
         return Err(rejected(
             &work.head.id,
@@ -24,6 +25,7 @@ pub(super) fn run(work: &mut Work<'_>, op: &HookOp) -> Result<(), AppendStop> {
             only_when_idle,
             park,
         } => release(work, *only_when_idle, *park),
+        HookOp::HandOver { to, accept_ms } => hand_over(work, to.as_ref(), *accept_ms),
         HookOp::EffectStart {
             message,
             call,
@@ -40,7 +42,7 @@ pub(super) fn run(work: &mut Work<'_>, op: &HookOp) -> Result<(), AppendStop> {
             generation,
         } => effect_end(work, message, call, *generation),
         HookOp::ReplaceAttachment { from } => {
-            if work.generation != *from && !broken!(work.tx.switches, NoGenerationCheck) {
+            if work.generation != *from && !broken!(work.rows.switches(), NoGenerationCheck) {
                 return Err(work.stale_attachment());
             }
             work.head.generation = from + 1;
@@ -50,11 +52,13 @@ pub(super) fn run(work: &mut Work<'_>, op: &HookOp) -> Result<(), AppendStop> {
             work.head.attempts = 0;
             Ok(())
         }
-        HookOp::Continuation { input } => claim_text(work, "recovery_input_id", input.as_str()),
-        HookOp::RecoveryError { message } => claim_text(work, "recovery_error", message),
+        HookOp::Continuation { input } => Ok(work.rows.set_continuation(work.head.sid, input)?),
+        HookOp::RecoveryError { message } => {
+            Ok(work.rows.set_recovery_error(work.head.sid, message)?)
+        }
         HookOp::Quarantine { reason } => {
             work.head.quarantine = Some(reason.clone());
-            Ok(work.head.clear_owner(work.tx)?)
+            Ok(work.head.clear_owner(work.rows)?)
         }
         HookOp::Unquarantine => {
             work.head.quarantine = None;
@@ -83,6 +87,7 @@ fn name(op: &HookOp) -> &'static str {
         HookOp::Leave => "Leave",
         HookOp::Promote { .. } => "Promote",
         HookOp::Release { .. } => "Release",
+        HookOp::HandOver { .. } => "HandOver",
         HookOp::EffectStart { .. } => "EffectStart",
         HookOp::EffectProcess { .. } => "EffectProcess",
         HookOp::EffectEnd { .. } => "EffectEnd",
@@ -96,11 +101,13 @@ fn name(op: &HookOp) -> &'static str {
     }
 }
 
-fn enter(work: &mut Work<'_>, message: Option<&MessageId>) -> Result<(), AppendStop> {
+fn enter(work: &mut Work<'_, impl Rows>, message: Option<&MessageId>) -> Result<(), AppendStop> {
     let session = work.head.id.clone();
     match work.head.phase {
         Some(Phase::Safe) => {}
-        Some(Phase::Cancelling) if broken!(work.tx.switches, NoGuardCancelling) => return Ok(()),
+        Some(Phase::Cancelling) if broken!(work.rows.switches(), NoGuardCancelling) => {
+            return Ok(());
+        }
         Some(Phase::Cancelling) => return Err(Stop::Refused(AppendError::Cancelling { session })),
         Some(Phase::Active) | None => {
             return Err(Stop::Refused(AppendError::StaleClaim { session }));
@@ -109,34 +116,28 @@ fn enter(work: &mut Work<'_>, message: Option<&MessageId>) -> Result<(), AppendS
     work.head.phase = Some(Phase::Active);
     work.head.loading = false;
     let seq = message.and(work.entered.or(work.head.head));
-    work.tx.exec(
-        "UPDATE claim SET assistant_message_id = ?2, assistant_seq = ?3 WHERE sid = ?1",
-        params![work.head.sid, message.map(MessageId::as_str), seq.map(int)],
-    )?;
+    work.rows.set_step(work.head.sid, message, seq)?;
     Ok(())
 }
 
-fn leave(work: &mut Work<'_>) -> Result<(), AppendStop> {
+fn leave(work: &mut Work<'_, impl Rows>) -> Result<(), AppendStop> {
     let cancelling = work.head.phase == Some(Phase::Cancelling);
     if work.head.phase.is_some()
-        && (!cancelling || broken!(work.tx.switches, LeaveClearsCancelling))
+        && (!cancelling || broken!(work.rows.switches(), LeaveClearsCancelling))
     {
         work.head.phase = Some(Phase::Safe);
     }
-    work.tx.exec(
-        "UPDATE claim SET assistant_message_id = NULL, assistant_seq = NULL WHERE sid = ?1",
-        [work.head.sid],
-    )?;
+    work.rows.set_step(work.head.sid, None, None)?;
     Ok(())
 }
 
-fn promote(work: &mut Work<'_>, input: &MessageId) -> Result<(), AppendStop> {
+fn promote(work: &mut Work<'_, impl Rows>, input: &MessageId) -> Result<(), AppendStop> {
     let changed = || {
         Stop::Refused(AppendError::InboxChanged {
             session: work.head.id.clone(),
         })
     };
-    if broken!(work.tx.switches, NoCasPromote) {
+    if broken!(work.rows.switches(), NoCasPromote) {
         return Ok(());
     }
     match work.promoted.iter().find(|(promoted, _)| promoted == input) {
@@ -149,14 +150,18 @@ fn promote(work: &mut Work<'_>, input: &MessageId) -> Result<(), AppendStop> {
     }
 }
 
-fn release(work: &mut Work<'_>, only_when_idle: bool, park: bool) -> Result<(), AppendStop> {
+fn release(
+    work: &mut Work<'_, impl Rows>,
+    only_when_idle: bool,
+    park: bool,
+) -> Result<(), AppendStop> {
     if park {
         work.head.parked_through = work.head.head;
     }
     if only_when_idle {
         let open = work.head.execution.is_some();
-        let more = !broken!(work.tx.switches, ReleaseIgnoresInbox)
-            && work.head.has_eligible(work.tx.conn)?;
+        let more = !broken!(work.rows.switches(), ReleaseIgnoresInbox)
+            && work.head.has_eligible(work.rows)?;
         if open || more {
             return Err(Stop::Refused(AppendError::NotIdle {
                 session: work.head.id.clone(),
@@ -165,32 +170,58 @@ fn release(work: &mut Work<'_>, only_when_idle: bool, park: bool) -> Result<(), 
     }
     // An interrupt of an execution that outlives its owner waits for the next one.
     let cancel = work.head.phase == Some(Phase::Cancelling) && work.head.execution.is_some();
-    work.head.clear_owner(work.tx)?;
+    work.head.clear_owner(work.rows)?;
     work.head.cancel = cancel;
     Ok(())
 }
 
+/// R11: epoch + 1 to a successor that can take it now, else to nobody.
+fn hand_over(
+    work: &mut Work<'_, impl Rows>,
+    to: Option<&Incarnation>,
+    accept_ms: u64,
+) -> Result<(), AppendStop> {
+    let session = work.head.id.clone();
+    match work.head.phase {
+        Some(Phase::Cancelling) => return Err(Stop::Refused(AppendError::Cancelling { session })),
+        Some(_) => {}
+        None => return Err(Stop::Refused(AppendError::StaleClaim { session })),
+    }
+    let successor = match to {
+        Some(node) if claim::can_succeed(work.rows, &work.head, node)? => node,
+        _ => {
+            // A step that waits for approvals is settled by whoever comes: nobody holds it.
+            work.head.clear_owner(work.rows)?;
+            work.head.epoch += 1;
+            return Ok(());
+        }
+    };
+    if !broken!(work.rows.switches(), HandOverKeepsEpoch) {
+        work.head.epoch += 1;
+    }
+    work.head.owner = Some(successor.as_str().to_owned());
+    let claim = claim::claim_of(&work.head, successor);
+    work.head.claim_id = Some(claim.as_str().to_owned());
+    work.head.loading = false;
+    let accept = i64::try_from(accept_ms).unwrap_or(i64::MAX / 4);
+    work.head.handed_until = Some(work.rows.lease_ms().saturating_add(accept));
+    Ok(())
+}
+
 fn effect_start(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     message: &MessageId,
     call: &CallId,
     generation: u64,
 ) -> Result<(), AppendStop> {
-    if generation != work.generation && !broken!(work.tx.switches, NoGenerationCheck) {
+    if generation != work.generation && !broken!(work.rows.switches(), NoGenerationCheck) {
         return Err(work.stale_attachment());
     }
-    let inserted = work.tx.exec(
-        "INSERT INTO effect(sid, message, call, epoch, generation) VALUES (?1, ?2, ?3, ?4, ?5) \
-         ON CONFLICT DO NOTHING",
-        params![
-            work.head.sid,
-            message.as_str(),
-            call.as_str(),
-            int(work.head.epoch),
-            int(generation)
-        ],
-    )?;
-    if inserted == 0 {
+    let epoch = work.head.epoch;
+    let fresh = work
+        .rows
+        .start_effect(work.head.sid, message, call, epoch, generation)?;
+    if !fresh {
         // No event stands for an effect row: name it by a derived id, for people.
         return Err(Stop::Refused(AppendError::Conflict {
             session: work.head.id.clone(),
@@ -201,48 +232,26 @@ fn effect_start(
 }
 
 fn effect_process(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     message: &MessageId,
     call: &CallId,
     process: &ProcessId,
 ) -> Result<(), AppendStop> {
-    work.tx.exec(
-        "UPDATE effect SET pid = ?4, pid_start = ?5, boot_id = ?6 \
-         WHERE sid = ?1 AND message = ?2 AND call = ?3",
-        params![
-            work.head.sid,
-            message.as_str(),
-            call.as_str(),
-            process.pid,
-            int(process.pid_start),
-            process.boot_id
-        ],
-    )?;
+    work.rows
+        .set_process(work.head.sid, message, call, process)?;
     Ok(())
 }
 
 fn effect_end(
-    work: &mut Work<'_>,
+    work: &mut Work<'_, impl Rows>,
     message: &MessageId,
     call: &CallId,
     generation: Option<u64>,
 ) -> Result<(), AppendStop> {
     let stale = generation.is_some_and(|generation| generation != work.generation);
-    if stale && !broken!(work.tx.switches, NoGenerationCheck) {
+    if stale && !broken!(work.rows.switches(), NoGenerationCheck) {
         return Err(work.stale_attachment());
     }
-    work.tx.exec(
-        "DELETE FROM effect WHERE sid = ?1 AND message = ?2 AND call = ?3",
-        params![work.head.sid, message.as_str(), call.as_str()],
-    )?;
-    Ok(())
-}
-
-fn claim_text(work: &mut Work<'_>, column: &'static str, text: &str) -> Result<(), AppendStop> {
-    let sql = match column {
-        "recovery_input_id" => "UPDATE claim SET recovery_input_id = ?2 WHERE sid = ?1",
-        _ => "UPDATE claim SET recovery_error = ?2 WHERE sid = ?1",
-    };
-    work.tx.exec(sql, params![work.head.sid, text])?;
+    work.rows.end_effect(work.head.sid, message, call)?;
     Ok(())
 }
