@@ -120,6 +120,7 @@ impl Reach {
             let _ = sent.send(woken);
         }));
         tokio::select! {
+            biased;
             _ = arrived => {}
             () = self.env.sleep(COURTESY) => {}
         }

@@ -98,6 +98,7 @@ impl Relay {
             let owned = owner.is_some();
             if let Some((peer, epoch)) = owner {
                 let opened = tokio::select! {
+                    biased;
                     () = self.sender.closed() => return,
                     opened = self.reach.peers.live(&peer, &self.session) => opened,
                 };
@@ -115,6 +116,7 @@ impl Relay {
             let wait = if owned { pause } else { LOOK };
             pause = (pause * 2).min(LOOK);
             tokio::select! {
+                biased;
                 () = self.sender.closed() => return,
                 changed = changes.changed(), if !owned => if changed.is_err() { return },
                 changed = self.seen.changed() => if changed.is_err() { return },
@@ -135,6 +137,7 @@ impl Relay {
         let mut doubt = env.sleep(DOUBT);
         loop {
             tokio::select! {
+                biased;
                 () = self.sender.closed() => return Ended::Unread,
                 said = stream.next() => match said {
                     Some(Relayed::Item { item }) => {
