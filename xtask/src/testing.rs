@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, has_cargo_tool, must, shown, target_directory};
-use crate::postgres::{self, Postgres};
 use crate::tidy;
 
 /// The crate whose tests drive the built `tenure` binary without cargo building it for them.
@@ -81,15 +80,11 @@ impl Options {
 /// Runs house rules and tests; the first stage that fails ends it.
 pub fn run(options: &Options) -> Result<()> {
     tidy::run()?;
-    build(options)?;
-    let programs = target_directory()?.join("debug");
-    // Stopped when it is dropped, whatever comes of the tests.
-    let postgres = Postgres::start(&programs.join("tenure-testbed-postgres"))?;
     let environment = Environment {
         cases: options.cases,
-        binary: programs.join("tenure"),
-        postgres: postgres.as_ref().map(|server| server.url().to_owned()),
+        binary: target_directory()?.join("debug/tenure"),
     };
+    build(options)?;
     if options.is_whole() {
         must(environment.apply(cargo().args(["test", "--workspace", "--doc", "--quiet"])))?;
     }
@@ -104,8 +99,6 @@ pub fn run(options: &Options) -> Result<()> {
 struct Environment {
     cases: Option<u32>,
     binary: std::path::PathBuf,
-    /// The server for this run; absent where one is given from outside or none can be had.
-    postgres: Option<String>,
 }
 
 impl Environment {
@@ -113,9 +106,6 @@ impl Environment {
         command.env("TENURE_BIN", &self.binary);
         if let Some(cases) = self.cases {
             command.env("PROPTEST_CASES", cases.to_string());
-        }
-        if let Some(url) = &self.postgres {
-            command.env(postgres::SERVER, url);
         }
         command
     }
@@ -135,9 +125,6 @@ fn build(options: &Options) -> Result<()> {
         .any(|name| name == DRIVES_THE_BINARY)
     {
         must(cargo().args(["build", "-p", "tenure", "--bin", "tenure"]))?;
-    }
-    if !options.packages.is_empty() {
-        must(cargo().args(["build", "-p", postgres::CRATE, "--bins"]))?;
     }
     Ok(())
 }
@@ -317,22 +304,16 @@ mod tests {
     }
 
     #[test]
-    fn property_case_counts_and_the_server_reach_the_tests() {
+    fn property_case_counts_reach_the_tests() {
         let environment = Environment {
             cases: Some(7),
             binary: "tenure".into(),
-            postgres: Some("postgres://db/x".into()),
         };
         let mut command = Command::new("true");
         let set: Vec<_> = environment.apply(&mut command).get_envs().collect();
-        for one in [
-            ("PROPTEST_CASES", "7"),
-            ("TENURE_TEST_PG", "postgres://db/x"),
-        ] {
-            assert!(
-                set.contains(&(one.0.as_ref(), Some(one.1.as_ref()))),
-                "{set:?}"
-            );
-        }
+        assert!(
+            set.contains(&("PROPTEST_CASES".as_ref(), Some("7".as_ref()))),
+            "{set:?}"
+        );
     }
 }

@@ -239,6 +239,52 @@ pub enum OpenError {
         /// The file.
         path: String,
     },
+    /// The store's URL cannot be read.
+    #[error("the store's URL cannot be used: {detail}")]
+    BadUrl {
+        /// What is wrong with it, without repeating it.
+        detail: String,
+    },
+    /// The server cannot be reached now; trying again may help.
+    #[error("{path} cannot be reached: {detail}; is the server running, and the address right?")]
+    Unreachable {
+        /// The store, without its password.
+        path: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The server does not let this user in.
+    #[error("{path} does not let this user in: {detail}; check the user and password of the URL")]
+    NotAdmitted {
+        /// The store, without its password.
+        path: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server is older than the statements need.
+    #[error("{path} runs PostgreSQL {found}; version 14 or newer is needed")]
+    TooOld {
+        /// The store, without its password.
+        path: String,
+        /// Its version.
+        found: String,
+    },
+    /// A right is missing.
+    #[error("{path}: {detail}; the owner of the database can give the right: {grant}")]
+    MissingRights {
+        /// The store, without its password.
+        path: String,
+        /// What the server said.
+        detail: String,
+        /// The statements that give it.
+        grant: String,
+    },
+    /// The server only reads.
+    #[error("{path} is a standby, which only reads: name the primary")]
+    Standby {
+        /// The store, without its password.
+        path: String,
+    },
     /// Anything else.
     #[error("{path} cannot be opened: {detail}")]
     Other {

@@ -20,13 +20,19 @@ macro_rules! broken {
 }
 
 pub mod api;
+pub mod clock;
 #[cfg(feature = "testing")]
 pub mod conformance;
 pub mod error;
 pub mod follow;
+mod hooks;
+#[allow(dead_code, reason = "for the backend that reads first")]
+mod job;
+mod lanes;
 mod machine;
 #[cfg(feature = "testing")]
 pub mod mutation;
+pub mod postgres;
 pub mod sqlite;
 pub mod status;
 

@@ -1,11 +1,9 @@
 //! The SQLite backend: one file, one writer thread per process, several processes.
 
-mod clock;
 mod event;
 mod fork;
 mod gate;
 mod head;
-mod job;
 mod locks;
 mod node;
 mod open;
@@ -21,13 +19,15 @@ mod wal;
 mod watch;
 mod writer;
 
-pub use clock::{StoreClock, SystemClock};
+pub use crate::clock::{StoreClock, SystemClock};
 
 use crate::Switches;
 use crate::error::{NodeError, OpenError};
+use crate::hooks::{Failure, Hooks};
+use crate::job::{Asks, Job, Task};
 use crate::machine::lapse::Observations;
+use crate::machine::{Failure as Failed, Ran};
 use gate::Gate;
-use job::{Failure, Hooks, Job, Ran, Task};
 use locks::{Held, LockFolder};
 use queue::Queue;
 use reader::Readers;
@@ -42,6 +42,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tx::{Stop, Tx};
 use watch::Watchers;
 use writer::Writer;
+
+/// A job as the writer runs it.
+type Work = Box<dyn for<'a> Job<Tx<'a>>>;
 
 /// Kibibytes of bodies that may wait for the writer at once; beyond it callers wait.
 const QUEUE_KIB: usize = 256 << 10;
@@ -222,14 +225,14 @@ impl SqliteStore {
 
     /// Queues a job within the bound on what may wait. Dropping the future before that leaves nothing done;
     /// after it the job runs whatever happens to the caller.
-    async fn queue(&self, job: Box<dyn Job>, bytes: usize) {
+    async fn queue(&self, job: Work, bytes: usize) {
         let kib = u32::try_from((bytes >> 10) + 1)
             .unwrap_or(u32::MAX)
             .min(QUEUE_KIB as u32);
         // Unconstrained: the runtime's own budget must not put a first poll off, since it orders appends.
         let permits = Arc::clone(&self.shared.permits);
         let permit = tokio::task::unconstrained(permits.acquire_many_owned(kib)).await;
-        let job: Box<dyn Job> = match permit {
+        let job: Work = match permit {
             Ok(permit) => Box::new(Permitted {
                 job,
                 _permit: permit,
@@ -255,11 +258,12 @@ impl SqliteStore {
     where
         T: Send + 'static,
         E: Send + 'static,
-        F: FnMut(&Tx<'_>) -> Result<(T, Ran), Stop<E>> + Send + 'static,
+        F: for<'a> FnMut(&Tx<'a>) -> Result<(T, Ran), Stop<E>> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let task = Task {
             after: None,
+            asks: Asks::default(),
             session: session.cloned(),
             wakes,
             work,
@@ -279,7 +283,7 @@ impl SqliteStore {
     where
         T: Send + 'static,
         E: Send + 'static,
-        F: FnMut(&Tx<'_>) -> Result<(T, Ran), Stop<E>> + Send + 'static,
+        F: for<'a> FnMut(&Tx<'a>) -> Result<(T, Ran), Stop<E>> + Send + 'static,
     {
         let failed = task.failed;
         self.queue(Box::new(task), 0).await;
@@ -320,18 +324,21 @@ impl Drop for SqliteStore {
 
 /// A job that gives its place in the queue back when it is done.
 struct Permitted {
-    job: Box<dyn Job>,
+    job: Work,
     _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
-impl Job for Permitted {
+impl<'a> Job<Tx<'a>> for Permitted {
     fn session(&self) -> Option<&SessionId> {
         self.job.session()
     }
     fn lane(&self) -> crate::api::Lane {
         self.job.lane()
     }
-    fn run(&mut self, tx: &Tx<'_>) -> rusqlite::Result<Ran> {
+    fn asks(&self) -> Asks {
+        self.job.asks()
+    }
+    fn run(&mut self, tx: &Tx<'a>) -> Result<Ran, Failed> {
         self.job.run(tx)
     }
     fn committed(&mut self) {

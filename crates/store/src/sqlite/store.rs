@@ -1,7 +1,6 @@
 //! The store's contract, method by method, over the writer and the readers.
 
 use super::event;
-use super::job::{AppendJob, Failure, Ran, Task, append_failed, batch_key};
 use super::locks::remove_socket;
 use super::node;
 use super::reader::{read, unavailable};
@@ -9,6 +8,9 @@ use super::rows::{self, Now};
 use super::tx::{Stop, int, uint};
 use super::{CLOSED, SharedState, SqliteStore, fork, node_failed, upkeep};
 use crate::api::*;
+use crate::hooks::{Failure, append_failed, batch_key};
+use crate::job::{AppendJob, Asks, Task};
+use crate::machine::Ran;
 use crate::machine::replay::read_lines;
 use crate::machine::{append, check, claim, fork as forking, replay};
 use async_trait::async_trait;
@@ -123,6 +125,7 @@ impl Store for SqliteStore {
         let (reply, answer) = oneshot::channel();
         let task = Task {
             after: Some(Box::new(after)),
+            asks: Asks::default(),
             session: Some(session.clone()),
             wakes: vec![session.clone()],
             work: move |tx: &super::tx::Tx<'_>| match append::resolve(tx, &id, &fence, &ids) {

@@ -2,7 +2,6 @@
 
 use super::SharedState;
 use super::fork::purge;
-use super::job::Ran;
 use super::locks::remove_socket;
 use super::node;
 use super::open::{Role, connect};
@@ -12,6 +11,7 @@ use super::schema;
 use super::tx::{Stop, Tx};
 use super::writer::words;
 use crate::error::ReadError;
+use crate::machine::Ran;
 use crate::machine::rows::NodeState;
 use crate::status::{GcReport, StoreHealth};
 use rusqlite::Connection;

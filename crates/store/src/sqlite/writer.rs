@@ -1,12 +1,14 @@
 //! The one writer thread: it drains what waits, runs it in one transaction, commits once, tells everybody.
 
 use super::SharedState;
-use super::job::{Failure, Job, Ran};
+use super::Work;
 use super::locks::{Held, Holder, HolderFile, Verdict, judge};
 use super::open::{Role, connect};
 use super::queue::Next;
 use super::tx::Tx;
 use super::wal::Wal;
+use crate::hooks::Failure;
+use crate::machine::{Failure as Failed, Ran};
 use rusqlite::{Connection, ErrorCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -97,7 +99,7 @@ impl Writer {
         }
     }
 
-    fn batch(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+    fn batch(&mut self, mut jobs: Vec<Work>) {
         match self.transaction(&mut jobs) {
             Ok(outcomes) => self.tell(jobs, outcomes),
             Err(Broken::Aborted(_)) if jobs.len() > 1 => {
@@ -126,7 +128,7 @@ impl Writer {
     }
 
     /// Hooks of all, then replies, then wakes: nobody who is told of one can see another before its hook.
-    fn tell(&self, mut jobs: Vec<Box<dyn Job>>, outcomes: Vec<Outcome>) {
+    fn tell(&self, mut jobs: Vec<Work>, outcomes: Vec<Outcome>) {
         for (job, outcome) in jobs.iter_mut().zip(&outcomes) {
             if matches!(outcome, Outcome::Ran(Ran::Wrote)) {
                 job.committed();
@@ -161,7 +163,7 @@ impl Writer {
         self.wake(&woken);
     }
 
-    fn wake(&self, jobs: &[Box<dyn Job>]) {
+    fn wake(&self, jobs: &[Work]) {
         if !jobs.is_empty() {
             self.shared
                 .watchers
@@ -169,7 +171,7 @@ impl Writer {
         }
     }
 
-    fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Outcome>, Broken> {
+    fn transaction(&mut self, jobs: &mut [Work]) -> Result<Vec<Outcome>, Broken> {
         self.begin()?;
         let Some(conn) = &self.conn else {
             return Err(Broken::NotBegun(NO_CONNECTION.to_owned()));
@@ -366,7 +368,7 @@ pub(super) fn words(error: &rusqlite::Error) -> String {
 }
 
 /// Runs the jobs, each within its own savepoint when there are several.
-fn run_all(tx: &Tx<'_>, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Outcome>, Broken> {
+fn run_all(tx: &Tx<'_>, jobs: &mut [Work]) -> Result<Vec<Outcome>, Broken> {
     let alone = jobs.len() == 1;
     let aborted = |error: rusqlite::Error| Broken::Aborted(words(&error));
     let mut outcomes = Vec::with_capacity(jobs.len());
@@ -377,8 +379,10 @@ fn run_all(tx: &Tx<'_>, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Outcome>, Broke
         let ran = catch_unwind(AssertUnwindSafe(|| job.run(tx)));
         let outcome = match ran {
             Ok(Ok(ran)) => Outcome::Ran(ran),
-            Ok(Err(error)) if tx.conn.is_autocommit() => return Err(aborted(error)),
-            Ok(Err(error)) => Outcome::Failed(words(&error)),
+            Ok(Err(Failed::Sqlite(error))) if tx.conn.is_autocommit() => {
+                return Err(aborted(error));
+            }
+            Ok(Err(Failed::Sqlite(error))) => Outcome::Failed(words(&error)),
             Err(_) => Outcome::Failed("an internal error; the log says where".to_owned()),
         };
         let refused = !matches!(outcome, Outcome::Ran(Ran::Wrote));

@@ -1,30 +1,45 @@
-//! A piece of work for the writer: run in a transaction, told once what became of it.
+//! A piece of work for a writer: run over the rows of a transaction, told once what became of it.
 
-use super::tx::{Stop, Tx};
-use crate::api::{AfterCommit, Append, Committed, Lane};
+use crate::api::{AfterCommit, Append, Committed, HookOp, Lane};
 use crate::error::AppendError;
-use crate::machine::Failure as Failed;
-pub(super) use crate::machine::Ran;
+use crate::hooks::{BatchKey, Failure, Hooks, append_failed, batch_key};
 use crate::machine::append::{self, Wanted};
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use tenure_core::id::{EventId, SessionId};
+use crate::machine::rows::Rows;
+use crate::machine::{Failure as Failed, Ran, Stop};
+use std::sync::Arc;
+use tenure_core::event::EventBody;
+use tenure_core::id::{EventId, Incarnation, MessageId, SessionId};
 use tokio::sync::oneshot;
 
-/// The store could not do it: nothing was written, or (`unknown`) nobody knows.
-#[derive(Debug, Clone)]
-pub(super) struct Failure {
-    pub(super) unknown: bool,
-    pub(super) reason: String,
+/// What the rules will ask of a session's surroundings while a job runs, for backends that read it beforehand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asks {
+    /// Events that may be stored already.
+    pub(crate) events: Vec<EventId>,
+    /// Inputs that may have been accepted before: they are asked about whatever became of them.
+    pub(crate) inputs: Vec<MessageId>,
+    /// Nodes, and with them the session's owner.
+    pub(crate) nodes: Vec<Incarnation>,
+    /// An interrupt's key.
+    pub(crate) receipt: Option<String>,
+    /// The session may have to be made.
+    pub(crate) creates: bool,
+    /// Whom it is forked from, and the last shared seq.
+    pub(crate) parent: Option<(SessionId, u64)>,
+    /// What an import compares with: its first seq and how many events it has.
+    pub(crate) stored: Option<(u64, usize)>,
+    /// The verdict rests on what is asked here or on rows that others write: memory is not enough.
+    pub(crate) fresh: bool,
 }
 
-/// Work for the writer thread. `run` may be called more than once, each time in a fresh transaction.
-pub(super) trait Job: Send {
+/// Work over the rows `R` of a transaction. `run` may be called more than once, each time in a fresh one.
+pub(crate) trait Job<R: ?Sized>: Send {
     /// The session whose order it keeps, if any.
     fn session(&self) -> Option<&SessionId>;
     fn lane(&self) -> Lane;
-    fn run(&mut self, tx: &Tx<'_>) -> rusqlite::Result<Ran>;
+    /// What it will ask beside its session's own rows.
+    fn asks(&self) -> Asks;
+    fn run(&mut self, rows: &R) -> Result<Ran, Failed>;
     /// It is durable: the after-commit hook, before anybody is told.
     fn committed(&mut self) {}
     /// Tells the caller the verdict.
@@ -37,24 +52,26 @@ pub(super) trait Job: Send {
 
 /// What is done once with a task's result before the caller is told: with none when it was refused. What it
 /// returns is told instead of the result.
-pub(super) type After<T, E> = Box<dyn FnOnce(Option<&T>) -> Option<E> + Send>;
+pub(crate) type After<T, E> = Box<dyn FnOnce(Option<&T>) -> Option<E> + Send>;
 
 /// Any job but an append: a closure and its reply.
-pub(super) struct Task<T, E, F> {
-    pub(super) after: Option<After<T, E>>,
-    pub(super) session: Option<SessionId>,
-    pub(super) wakes: Vec<SessionId>,
-    pub(super) work: F,
-    pub(super) verdict: Option<Result<T, E>>,
-    pub(super) failed: fn(&Failure) -> E,
-    pub(super) reply: Option<oneshot::Sender<Result<T, E>>>,
+pub(crate) struct Task<T, E, F> {
+    pub(crate) after: Option<After<T, E>>,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) wakes: Vec<SessionId>,
+    pub(crate) asks: Asks,
+    pub(crate) work: F,
+    pub(crate) verdict: Option<Result<T, E>>,
+    pub(crate) failed: fn(&Failure) -> E,
+    pub(crate) reply: Option<oneshot::Sender<Result<T, E>>>,
 }
 
-impl<T, E, F> Job for Task<T, E, F>
+impl<R, T, E, F> Job<R> for Task<T, E, F>
 where
+    R: ?Sized,
     T: Send,
     E: Send,
-    F: FnMut(&Tx<'_>) -> Result<(T, Ran), Stop<E>> + Send,
+    F: FnMut(&R) -> Result<(T, Ran), Stop<E>> + Send,
 {
     fn session(&self) -> Option<&SessionId> {
         self.session.as_ref()
@@ -64,8 +81,12 @@ where
         Lane::Control
     }
 
-    fn run(&mut self, tx: &Tx<'_>) -> rusqlite::Result<Ran> {
-        match (self.work)(tx) {
+    fn asks(&self) -> Asks {
+        self.asks.clone()
+    }
+
+    fn run(&mut self, rows: &R) -> Result<Ran, Failed> {
+        match (self.work)(rows) {
             Ok((value, ran)) => {
                 self.verdict = Some(Ok(value));
                 Ok(ran)
@@ -74,7 +95,7 @@ where
                 self.verdict = Some(Err(refusal));
                 Ok(Ran::Nothing)
             }
-            Err(Stop::Failed(Failed::Sqlite(error))) => Err(error),
+            Err(Stop::Failed(failed)) => Err(failed),
         }
     }
 
@@ -106,111 +127,14 @@ where
     }
 }
 
-/// Which after-commit hooks ran in this process, and which still wait for their batch to be resolved (R3).
-#[derive(Default)]
-pub(super) struct Hooks(Mutex<HookState>);
-
-#[derive(Default)]
-struct HookState {
-    ran: HashSet<EventId>,
-    order: VecDeque<EventId>,
-    unknown: HashMap<BatchKey, AfterCommit>,
-}
-
-/// A batch by its first event, or by its fence when it has none.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum BatchKey {
-    Event(EventId),
-    Write(SessionId, u64, u64),
-}
-
-/// How many batches are remembered as having run their hook here. Beyond it a duplicate may run its hook
-/// again, which is harmless: applying is idempotent by seq.
-const REMEMBERED: usize = 4096;
-
-impl Hooks {
-    fn state(&self) -> std::sync::MutexGuard<'_, HookState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ran(&self, first: &EventId) -> bool {
-        self.state().ran.contains(first)
-    }
-
-    fn remember(&self, first: &EventId) {
-        let mut state = self.state();
-        if state.ran.insert(first.clone()) {
-            state.order.push_back(first.clone());
-        }
-        if state.order.len() > REMEMBERED
-            && let Some(oldest) = state.order.pop_front()
-        {
-            state.ran.remove(&oldest);
-        }
-    }
-
-    fn keep(&self, key: BatchKey, hook: AfterCommit) {
-        self.state().unknown.insert(key, hook);
-    }
-
-    /// The hook of a batch whose fate was unknown until now.
-    pub(super) fn take_unknown(&self, key: &BatchKey) -> Option<AfterCommit> {
-        self.state().unknown.remove(key)
-    }
-
-    /// Runs a hook once, on the calling thread. A panic stays here: the session's memory is then not
-    /// what the log says, and its owner, who is told, has to reload it.
-    pub(super) fn run(&self, hook: AfterCommit, committed: &Committed) -> Result<(), Panicked> {
-        let first = committed.events.first();
-        if catch_unwind(AssertUnwindSafe(|| hook(committed))).is_err() {
-            let session = first.map(|event| event.session.clone());
-            let head = committed.head;
-            tracing::error!(?session, head, "an after-commit hook panicked");
-            return Err(Panicked);
-        }
-        if let Some(first) = first {
-            self.remember(&first.id);
-        }
-        Ok(())
-    }
-}
-
-/// An after-commit hook panicked: the batch is durable, and what the hook should have done is not.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Panicked;
-
-impl Panicked {
-    /// What the caller is told, so that it looks at the log before anything else.
-    pub(super) fn told(self, session: &SessionId) -> AppendError {
-        AppendError::Unknown {
-            session: session.clone(),
-            reason: "it is stored, but its after-commit hook panicked; read the log again"
-                .to_owned(),
-        }
-    }
-}
-
-/// The key of a batch.
-pub(super) fn batch_key(
-    session: &SessionId,
-    fence: Option<&crate::api::Fence>,
-    first: Option<&EventId>,
-) -> BatchKey {
-    match (first, fence) {
-        (Some(first), _) => BatchKey::Event(first.clone()),
-        (None, Some(fence)) => BatchKey::Write(session.clone(), fence.epoch, fence.write_no),
-        (None, None) => BatchKey::Write(session.clone(), 0, u64::MAX),
-    }
-}
-
 /// The answer to an append. `late_hook` is only ever used by a test's switch.
-pub(super) struct AppendReply {
-    pub(super) committed: Committed,
-    pub(super) late_hook: Option<AfterCommit>,
+pub(crate) struct AppendReply {
+    pub(crate) committed: Committed,
+    pub(crate) late_hook: Option<AfterCommit>,
 }
 
 /// An append and its hook.
-pub(super) struct AppendJob {
+pub(crate) struct AppendJob {
     wanted: Wanted,
     lane: Lane,
     hook: Option<AfterCommit>,
@@ -223,7 +147,7 @@ pub(super) struct AppendJob {
 }
 
 impl AppendJob {
-    pub(super) fn new(
+    pub(crate) fn new(
         append: Append,
         hooks: Arc<Hooks>,
         reply: oneshot::Sender<Result<AppendReply, AppendError>>,
@@ -249,7 +173,7 @@ impl AppendJob {
     }
 
     /// What it weighs in the queue, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.wanted
             .events
             .iter()
@@ -285,7 +209,7 @@ impl AppendJob {
     }
 }
 
-impl Job for AppendJob {
+impl<R: Rows> Job<R> for AppendJob {
     fn session(&self) -> Option<&SessionId> {
         Some(&self.wanted.session)
     }
@@ -294,10 +218,14 @@ impl Job for AppendJob {
         self.lane
     }
 
-    fn run(&mut self, tx: &Tx<'_>) -> rusqlite::Result<Ran> {
-        self.late = broken!(tx.switches, HookAfterNotify);
-        self.silent = broken!(tx.switches, HookPanicSilent);
-        match append::run(tx, &self.wanted) {
+    fn asks(&self) -> Asks {
+        asks(&self.wanted)
+    }
+
+    fn run(&mut self, rows: &R) -> Result<Ran, Failed> {
+        self.late = broken!(rows.switches(), HookAfterNotify);
+        self.silent = broken!(rows.switches(), HookPanicSilent);
+        match append::run(rows, &self.wanted) {
             Ok(committed) => {
                 let ran = if committed.duplicate {
                     Ran::Nothing
@@ -311,7 +239,7 @@ impl Job for AppendJob {
                 self.verdict = Some(Err(refusal));
                 Ok(Ran::Nothing)
             }
-            Err(Stop::Failed(Failed::Sqlite(error))) => Err(error),
+            Err(Stop::Failed(failed)) => Err(failed),
         }
     }
 
@@ -355,15 +283,24 @@ impl Job for AppendJob {
     }
 }
 
-/// A failure as an append's caller sees it.
-pub(super) fn append_failed(session: &SessionId, failure: &Failure) -> AppendError {
-    let reason = failure.reason.clone();
-    if failure.unknown {
-        AppendError::Unknown {
-            session: session.clone(),
-            reason,
+/// What the rules will ask about an append.
+fn asks(wanted: &Wanted) -> Asks {
+    let mut asks = Asks {
+        events: wanted.events.iter().map(|event| event.id.clone()).collect(),
+        ..Asks::default()
+    };
+    for event in &wanted.events {
+        match &event.body {
+            EventBody::SessionCreated(_) => asks.creates = true,
+            EventBody::InputAdmitted(admitted) => asks.inputs.push(admitted.input.clone()),
+            _ => {}
         }
-    } else {
-        AppendError::Unavailable { reason }
     }
+    for op in &wanted.ops {
+        if let HookOp::HandOver { to: Some(to), .. } = op {
+            asks.nodes.push(to.clone());
+        }
+    }
+    asks.fresh = asks.creates || !asks.inputs.is_empty() || !asks.nodes.is_empty();
+    asks
 }

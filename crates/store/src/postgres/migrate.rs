@@ -1,0 +1,204 @@
+//! The schema and its migrations: numbered, forward only, each with a checksum, under one lock of the database.
+
+use super::conn::{Conn, Maker, Use};
+use super::place::Place;
+use super::sql::params;
+use super::trouble::{Trouble, not_opened};
+use crate::error::OpenError;
+
+/// Every migration, oldest first; its number is its place, from 1.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+/// The oldest server that has what the statements use.
+const OLDEST_SERVER: i32 = 140_000;
+
+/// The newest schema this program knows.
+pub(super) const fn newest() -> u32 {
+    MIGRATIONS.len() as u32
+}
+
+/// FNV-1a: to notice that a shipped migration was edited, and to make lock numbers of names.
+pub(super) fn fnv(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn checksum(sql: &str) -> String {
+    format!("{:016x}", fnv(&[sql]))
+}
+
+/// Looks at the server and brings the schema up to date. Errors: too old a server, a standby, a newer schema,
+/// missing rights.
+pub(super) async fn prepare(maker: &Maker, wall_ms: i64) -> Result<(), OpenError> {
+    let conn = maker.connect(Use::Build, "tenure").await?;
+    let place = &*maker.place;
+    let failed = |trouble: Trouble| not_opened(place, &trouble);
+    inspect(&conn, place).await?;
+    if is_current(&conn, place).await? {
+        return Ok(());
+    }
+    // One at a time: whoever comes second finds it done.
+    let lock = fnv(&["tenure migration", &place.schema]).cast_signed();
+    let begin = format!(
+        "BEGIN; {} SELECT pg_advisory_xact_lock({lock})",
+        Use::Build.limits(true)
+    );
+    conn.long_batch(&begin).await.map_err(failed)?;
+    let migrated = migrate(&conn, place, wall_ms).await;
+    let end = if migrated.is_ok() {
+        "COMMIT"
+    } else {
+        "ROLLBACK"
+    };
+    let ended = conn.long_batch(end).await.map_err(failed);
+    migrated.and(ended)
+}
+
+async fn inspect(conn: &Conn, place: &Place) -> Result<(), OpenError> {
+    let row = conn
+        .first(
+            "SELECT current_setting('server_version_num')::INT4, current_setting('server_version'), \
+             pg_is_in_recovery(), current_setting('server_encoding')",
+            &[],
+        )
+        .await
+        .map_err(|trouble| not_opened(place, &trouble))?;
+    let path = place.shown.clone();
+    let Some(row) = row else {
+        return Err(OpenError::Other {
+            path,
+            detail: "the server answered nothing".to_owned(),
+        });
+    };
+    let encoding: String = row.get(3);
+    if row.get::<_, i32>(0) < OLDEST_SERVER {
+        return Err(OpenError::TooOld {
+            path,
+            found: row.get(1),
+        });
+    }
+    if row.get::<_, bool>(2) {
+        return Err(OpenError::Standby { path });
+    }
+    if encoding != "UTF8" {
+        return Err(OpenError::Other {
+            path,
+            detail: format!("the database's encoding is {encoding}; make one with UTF8"),
+        });
+    }
+    Ok(())
+}
+
+/// Has every migration been applied, and by a program that knew the same ones?
+async fn is_current(conn: &Conn, place: &Place) -> Result<bool, OpenError> {
+    let failed = |trouble: Trouble| not_opened(place, &trouble);
+    let exists = conn
+        .first(
+            "SELECT to_regclass($1) IS NOT NULL",
+            params![TEXT: format!("{}.migration", place.quoted_schema())],
+        )
+        .await
+        .map_err(failed)?;
+    if !exists.is_some_and(|row| row.get(0)) {
+        return Ok(false);
+    }
+    let rows = conn
+        .rows(
+            "SELECT version, checksum FROM @.migration ORDER BY version",
+            &[],
+        )
+        .await
+        .map_err(failed)?;
+    let found = rows.last().map_or(0, |row| {
+        u32::try_from(row.get::<_, i64>(0)).unwrap_or(u32::MAX)
+    });
+    if found > newest() {
+        return Err(OpenError::Newer {
+            path: place.shown.clone(),
+            found,
+            known: newest(),
+        });
+    }
+    for (row, sql) in rows.iter().zip(MIGRATIONS) {
+        if row.get::<_, String>(1) != checksum(sql) {
+            return Err(OpenError::Other {
+                path: place.shown.clone(),
+                detail: format!(
+                    "its schema step {} is not the one this program knows; it was made by a development \
+                     build",
+                    row.get::<_, i64>(0)
+                ),
+            });
+        }
+    }
+    Ok(found == newest())
+}
+
+async fn migrate(conn: &Conn, place: &Place, wall_ms: i64) -> Result<(), OpenError> {
+    let failed = |trouble: Trouble| not_opened(place, &trouble);
+    let schema = place.quoted_schema();
+    // Only where it is missing: making it needs a right that using it does not.
+    let there = conn
+        .first(
+            "SELECT to_regnamespace($1) IS NOT NULL",
+            params![TEXT: schema],
+        )
+        .await
+        .map_err(failed)?;
+    if !there.is_some_and(|row| row.get(0)) {
+        conn.long_batch(&format!("CREATE SCHEMA {schema}"))
+            .await
+            .map_err(failed)?;
+    }
+    conn.long_batch(&format!(
+        "CREATE TABLE IF NOT EXISTS {schema}.migration(version BIGINT PRIMARY KEY, checksum TEXT NOT NULL, \
+         applied_ms BIGINT NOT NULL)"
+    ))
+    .await
+    .map_err(failed)?;
+    // Looked at again: another process may have come first.
+    if is_current(conn, place).await? {
+        return Ok(());
+    }
+    let done = conn
+        .first("SELECT count(*) FROM @.migration", &[])
+        .await
+        .map_err(failed)?
+        .map_or(0, |row| row.get::<_, i64>(0));
+    for (index, sql) in MIGRATIONS.iter().enumerate().skip(done as usize) {
+        conn.long_batch(&conn.dialect().fill(sql))
+            .await
+            .map_err(failed)?;
+        conn.rows(
+            "INSERT INTO @.migration(version, checksum, applied_ms) VALUES ($1, $2, $3)",
+            params![INT8: index as i64 + 1, TEXT: checksum(sql), INT8: wall_ms],
+        )
+        .await
+        .map_err(failed)?;
+    }
+    // Two version 4 UUIDs: 32 bytes, of which 244 bits are random.
+    let secret: Vec<u8> = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()]
+        .iter()
+        .flat_map(|half| *half.as_bytes())
+        .collect();
+    conn.rows(
+        "INSERT INTO @.cluster(secret, created_ms) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        params![BYTEA: secret, INT8: wall_ms],
+    )
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_made_of_names_differ_by_where_the_parts_end() {
+        assert_ne!(fnv(&["ab", "c"]), fnv(&["a", "bc"]));
+        assert_eq!(checksum("x"), checksum("x"));
+        assert_eq!(MIGRATIONS.len(), newest() as usize);
+    }
+}

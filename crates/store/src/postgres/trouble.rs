@@ -1,0 +1,169 @@
+//! What went wrong with the server, by what it means for what was asked: lost, refused, or never begun.
+
+use super::place::Place;
+use crate::error::{OpenError, ReadError};
+use tokio_postgres::error::SqlState;
+
+/// A statement that came to nothing. Its words never hold a password: they are the server's or the system's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The connection is gone: what was under way may have happened.
+    Lost(String),
+    /// The server refused it and goes on: nothing of that transaction stands.
+    Refused {
+        /// SQLSTATE.
+        code: String,
+        words: String,
+    },
+}
+
+impl Trouble {
+    pub(super) fn lost(words: impl Into<String>) -> Self {
+        Self::Lost(words.into())
+    }
+
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Lost(words) => words.clone(),
+            Self::Refused { code, words } => told(code, words),
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+
+    pub(super) fn is(&self, state: &SqlState) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == state.code())
+    }
+}
+
+/// What the server said, and what to do about it where there is something to do.
+fn told(code: &str, words: &str) -> String {
+    let advice = match code {
+        "53100" => "the server's disk is full; free some space there",
+        "53300" => "the server has no connection left; raise max_connections or use fewer nodes",
+        "55P03" => "a row is locked by another connection that does not move; try again",
+        "57014" => "it took too long; the server may be overloaded",
+        "25006" => "the server is read-only: a standby, or one told to be",
+        "42501" => "the rights are missing; `tenure doctor` names them",
+        "42P01" => "its tables are gone; was the schema dropped?",
+        _ => return format!("{words} (SQLSTATE {code})"),
+    };
+    format!("{words} (SQLSTATE {code}): {advice}")
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(db) = error.as_db_error() {
+            let code = db.code().code();
+            // The server ends the connection after these, whatever it was doing.
+            let ends = db.severity() == "FATAL"
+                || db.severity() == "PANIC"
+                || matches!(code.get(..2), Some("08"))
+                || matches!(code, "57P01" | "57P02" | "57P03" | "25P03");
+            return if ends {
+                Self::Lost(format!("the server ended the connection: {}", db.message()))
+            } else {
+                Self::Refused {
+                    code: code.to_owned(),
+                    words: db.message().to_owned(),
+                }
+            };
+        }
+        let words = chain(&error);
+        // A value that could not be written or read: the connection is fine, and so is the server.
+        if words.starts_with("error serializing") || words.starts_with("error deserializing") {
+            return Self::Refused {
+                code: "22000".to_owned(),
+                words,
+            };
+        }
+        Self::Lost(words)
+    }
+}
+
+/// The error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        words.push_str(": ");
+        words.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    words
+}
+
+impl From<Trouble> for ReadError {
+    fn from(trouble: Trouble) -> Self {
+        Self::Unavailable {
+            reason: trouble.words(),
+        }
+    }
+}
+
+/// Why a store could not be opened, from a connection that could not be made.
+pub(super) fn not_connected(place: &Place, error: &tokio_postgres::Error) -> OpenError {
+    let path = place.shown.clone();
+    let Some(db) = error.as_db_error() else {
+        return OpenError::Unreachable {
+            path,
+            detail: chain(error),
+        };
+    };
+    let detail = db.message().to_owned();
+    match db.code().code() {
+        "28P01" | "28000" => OpenError::NotAdmitted { path, detail },
+        "3D000" => OpenError::Other {
+            path,
+            detail: format!("{detail}; make it with `createdb`"),
+        },
+        "42501" => OpenError::MissingRights {
+            path,
+            detail,
+            grant: "GRANT CONNECT ON DATABASE … TO …".to_owned(),
+        },
+        // Starting up, shutting down, too many clients: it may be different in a moment.
+        "57P01" | "57P02" | "57P03" | "53300" => OpenError::Unreachable { path, detail },
+        code => OpenError::Other {
+            path,
+            detail: format!("{detail} (SQLSTATE {code})"),
+        },
+    }
+}
+
+/// Why a store could not be opened, from a statement that failed while it was.
+pub(super) fn not_opened(place: &Place, trouble: &Trouble) -> OpenError {
+    let path = place.shown.clone();
+    match trouble {
+        Trouble::Lost(words) => OpenError::Unreachable {
+            path,
+            detail: words.clone(),
+        },
+        Trouble::Refused { code, words } if code == "42501" => OpenError::MissingRights {
+            path,
+            detail: words.clone(),
+            grant: grant(place, words),
+        },
+        Trouble::Refused { code, words } => OpenError::Other {
+            path,
+            detail: told(code, words),
+        },
+    }
+}
+
+/// The statement that gives what is missing.
+fn grant(place: &Place, words: &str) -> String {
+    let user = place.config.get_user().unwrap_or("the_user");
+    let database = place.config.get_dbname().unwrap_or("the_database");
+    let schema = &place.schema;
+    if words.contains("database") {
+        format!("GRANT CREATE ON DATABASE \"{database}\" TO \"{user}\"")
+    } else {
+        format!(
+            "GRANT ALL ON SCHEMA \"{schema}\" TO \"{user}\"; GRANT ALL ON ALL TABLES IN SCHEMA \"{schema}\" TO \
+             \"{user}\"; GRANT ALL ON ALL SEQUENCES IN SCHEMA \"{schema}\" TO \"{user}\""
+        )
+    }
+}
