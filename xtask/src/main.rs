@@ -4,6 +4,7 @@ mod cases;
 mod command;
 mod lint;
 mod measure;
+mod postgres;
 mod testing;
 mod tidy;
 mod tree;
@@ -14,7 +15,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test [--ci] [--cases N] [-p CRATE] [FILTER...] [-- RUNNER-ARGS...]
-              house rules, documentation tests, then all tests (cargo-nextest where installed, else cargo test)
+              house rules, documentation tests, then all tests (cargo-nextest where installed, else cargo test);
+              starts one PostgreSQL for all of them, unless TENURE_TEST_PG names one
               --ci       the runner's CI profile: every failure is shown, not the first only
               --cases N  how many cases each property test draws (PROPTEST_CASES)
   tidy        house rules: floors, ceilings, banned calls, documents (also a test of this crate)

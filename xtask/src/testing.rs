@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, has_cargo_tool, must, shown, target_directory};
+use crate::postgres::{self, Postgres};
 use crate::tidy;
 
 /// The crate whose tests drive the built `tenure` binary without cargo building it for them.
@@ -80,11 +81,15 @@ impl Options {
 /// Runs house rules and tests; the first stage that fails ends it.
 pub fn run(options: &Options) -> Result<()> {
     tidy::run()?;
+    build(options)?;
+    let programs = target_directory()?.join("debug");
+    // Stopped when it is dropped, whatever comes of the tests.
+    let postgres = Postgres::start(&programs.join("tenure-testbed-postgres"))?;
     let environment = Environment {
         cases: options.cases,
-        binary: target_directory()?.join("debug/tenure"),
+        binary: programs.join("tenure"),
+        postgres: postgres.as_ref().map(|server| server.url().to_owned()),
     };
-    build(options)?;
     if options.is_whole() {
         must(environment.apply(cargo().args(["test", "--workspace", "--doc", "--quiet"])))?;
     }
@@ -99,6 +104,8 @@ pub fn run(options: &Options) -> Result<()> {
 struct Environment {
     cases: Option<u32>,
     binary: std::path::PathBuf,
+    /// The server for this run; absent where one is given from outside or none can be had.
+    postgres: Option<String>,
 }
 
 impl Environment {
@@ -106,6 +113,9 @@ impl Environment {
         command.env("TENURE_BIN", &self.binary);
         if let Some(cases) = self.cases {
             command.env("PROPTEST_CASES", cases.to_string());
+        }
+        if let Some(url) = &self.postgres {
+            command.env(postgres::SERVER, url);
         }
         command
     }
@@ -125,6 +135,9 @@ fn build(options: &Options) -> Result<()> {
         .any(|name| name == DRIVES_THE_BINARY)
     {
         must(cargo().args(["build", "-p", "tenure", "--bin", "tenure"]))?;
+    }
+    if !options.packages.is_empty() {
+        must(cargo().args(["build", "-p", postgres::CRATE, "--bins"]))?;
     }
     Ok(())
 }
@@ -304,16 +317,22 @@ mod tests {
     }
 
     #[test]
-    fn property_case_counts_reach_the_tests() {
+    fn property_case_counts_and_the_server_reach_the_tests() {
         let environment = Environment {
             cases: Some(7),
             binary: "tenure".into(),
+            postgres: Some("postgres://db/x".into()),
         };
         let mut command = Command::new("true");
         let set: Vec<_> = environment.apply(&mut command).get_envs().collect();
-        assert!(
-            set.contains(&("PROPTEST_CASES".as_ref(), Some("7".as_ref()))),
-            "{set:?}"
-        );
+        for one in [
+            ("PROPTEST_CASES", "7"),
+            ("TENURE_TEST_PG", "postgres://db/x"),
+        ] {
+            assert!(
+                set.contains(&(one.0.as_ref(), Some(one.1.as_ref()))),
+                "{set:?}"
+            );
+        }
     }
 }

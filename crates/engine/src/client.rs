@@ -1,10 +1,12 @@
 //! What anybody may do to a session without owning it: create, admit, interrupt, answer, wake. Any process,
 //! while another one runs the session.
 
+mod reading;
+
 use crate::environment::{Environment, facts};
 use crate::error::EngineError;
-use crate::hub::LiveItem;
-use crate::peer;
+use crate::peer::owners::Reach;
+use crate::peer::{LiveFeed, Peers, UnixPeers, relay};
 use std::sync::Arc;
 use tenure_core::event::body::*;
 use tenure_core::event::{EventBody, NewEvent};
@@ -14,6 +16,8 @@ use tenure_store::follow::{FollowItem, follow};
 use tenure_store::{
     Append, AppendError, Committed, HookOp, Interrupt, Interrupted, ReadError, Store,
 };
+
+pub use reading::Shown;
 
 /// A session to be made.
 #[derive(Debug, Clone)]
@@ -81,12 +85,26 @@ pub struct Admission {
 pub struct Client {
     store: Arc<dyn Store>,
     env: Arc<dyn Environment>,
+    reach: Arc<Reach>,
 }
 
 impl Client {
-    /// A client of `store`.
+    /// A client of `store` that reaches nodes of this machine by their Unix sockets.
     pub fn new(store: Arc<dyn Store>, env: Arc<dyn Environment>) -> Self {
-        Self { store, env }
+        Self::with_peers(store, env, Arc::new(UnixPeers::default()))
+    }
+
+    /// A client of `store` that reaches its nodes by `peers`.
+    pub fn with_peers(
+        store: Arc<dyn Store>,
+        env: Arc<dyn Environment>,
+        peers: Arc<dyn Peers>,
+    ) -> Self {
+        Self {
+            reach: Reach::new(store.clone(), env.clone(), peers),
+            store,
+            env,
+        }
     }
 
     /// The store.
@@ -203,11 +221,14 @@ impl Client {
         };
         let event = self.event(id.clone(), admitted);
         match self.append(session, vec![event], Vec::new()).await {
-            Ok(committed) => Ok(Admission {
-                input,
-                seq: committed.events.first().map_or(committed.head, |e| e.seq),
-                duplicate: committed.duplicate,
-            }),
+            Ok(committed) => {
+                self.reach.hint_later(session);
+                Ok(Admission {
+                    input,
+                    seq: committed.events.first().map_or(committed.head, |e| e.seq),
+                    duplicate: committed.duplicate,
+                })
+            }
             // The first admission wins: a client that retries has lost an answer, not a prompt.
             Err(EngineError::Append(AppendError::Conflict { .. })) => Ok(Admission {
                 input,
@@ -260,23 +281,21 @@ impl Client {
                 now_ms: self.env.now_ms(),
             })
             .await?;
-        if let Interrupted::Accepted { .. } = &interrupted {
-            self.wake_owner(session).await;
+        if let Interrupted::Accepted { owner, .. } = &interrupted {
+            self.reach.hint(session, owner.as_ref()).await;
         }
         Ok(interrupted)
     }
 
     /// Makes the owner look at the session at once, if it can be reached. A hint: its poll finds out anyway.
     pub async fn wake_owner(&self, session: &SessionId) -> bool {
-        match peer::owner_address(self.store.as_ref(), session).await {
-            Some(address) => peer::wake(&address, session).await,
-            None => false,
-        }
+        self.reach.wake(session).await
     }
 
-    /// Live items of a session, whichever process of this machine runs it, across changes of owner.
-    pub fn follow_live(&self, session: &SessionId) -> tokio::sync::mpsc::Receiver<LiveItem> {
-        peer::follow_live(self.store.clone(), self.env.clone(), session.clone())
+    /// Live items of a session, whichever node runs it, across changes of owner. See [`Client::read`] for
+    /// them laid against the log.
+    pub fn follow_live(&self, session: &SessionId) -> LiveFeed {
+        relay::follow(self.reach.clone(), session.clone())
     }
 
     /// Wakes parked inputs.
@@ -333,7 +352,10 @@ impl Client {
             },
         );
         match self.append(session, vec![event], Vec::new()).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.reach.hint_later(session);
+                Ok(())
+            }
             Err(EngineError::Append(AppendError::Conflict { .. })) => {
                 Err(EngineError::AlreadyAnswered {
                     session: session.clone(),

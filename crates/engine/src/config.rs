@@ -1,6 +1,7 @@
 //! What the embedding program decides: leases, limits, which sessions to run, how questions are answered.
 
 use crate::environment::{Environment, SystemEnvironment};
+use crate::peer::{Peers, UnixPeers};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -76,8 +77,11 @@ pub struct EngineConfig {
     pub extra_instructions: Vec<String>,
     /// How to run a session alone in its own process; `None` when this process is that.
     pub isolate: Option<Isolate>,
-    /// Path of the Unix socket where peers reach this node; `None` for no socket.
+    /// Folder of the Unix socket where peers reach this node, when `peers` says nothing else; `None` for no
+    /// socket.
     pub socket_dir: Option<PathBuf>,
+    /// How this node reaches others and is reached; `None` for Unix sockets in `socket_dir`.
+    pub peers: Option<Arc<dyn Peers>>,
     /// Time, ids, randomness.
     pub env: Arc<dyn Environment>,
 }
@@ -121,7 +125,16 @@ impl EngineConfig {
             extra_instructions: Vec::new(),
             isolate: None,
             socket_dir: None,
+            peers: None,
             env: Arc::new(SystemEnvironment),
+        }
+    }
+
+    /// The way to other nodes.
+    pub(crate) fn peers(&self) -> Arc<dyn Peers> {
+        match &self.peers {
+            Some(peers) => peers.clone(),
+            None => Arc::new(UnixPeers::new(self.socket_dir.clone())),
         }
     }
 

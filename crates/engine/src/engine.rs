@@ -11,11 +11,12 @@ use crate::node::Node;
 use crate::outcome::{Outcome, OutcomeTracker};
 use crate::owner::isolation::Isolations;
 use crate::owner::{Owned, own};
+use crate::peer::{NodeHealth, NodeService};
 use futures::{FutureExt, StreamExt};
 use orphans::Orphans;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::error::SessionError;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     results: broadcast::Sender<(SessionId, Owned)>,
     /// Grows whenever a peer asks to look at a session.
     pub nudges: watch::Sender<u64>,
+    /// Boot-clock milliseconds when the reconciler last read the store to the end.
+    looked_ms: AtomicU64,
 }
 
 /// A session this process runs or is trying to.
@@ -55,6 +58,16 @@ pub(crate) struct Shared {
 struct Run {
     /// Woken meanwhile: look again before leaving.
     again: bool,
+    shown: ShownRun,
+}
+
+/// What peers may know of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShownRun {
+    /// The epoch held; none while it is still acquired.
+    pub epoch: Option<u64>,
+    /// Cancelled when the session no longer runs here.
+    pub over: CancellationToken,
 }
 
 impl Shared {
@@ -77,6 +90,31 @@ impl Shared {
 
     fn running(&self) -> MutexGuard<'_, HashMap<SessionId, Run>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run of a session here, if there is one.
+    pub fn run_of(&self, session: &SessionId) -> Option<ShownRun> {
+        self.running().get(session).map(|run| run.shown.clone())
+    }
+
+    /// Tenure over the session was taken.
+    pub fn holds(&self, session: &SessionId, epoch: u64) {
+        if let Some(run) = self.running().get_mut(session) {
+            run.shown.epoch = Some(epoch);
+        }
+    }
+
+    /// How this node is getting on.
+    pub fn health(&self) -> NodeHealth {
+        let looked = self.looked_ms.load(Ordering::Acquire);
+        NodeHealth {
+            incarnation: self.node.life().incarnation,
+            may_start: self.node.may_start(),
+            draining: self.draining(),
+            running: self.running().len(),
+            looked_ms_ago: self.config.env.boot_ms().saturating_sub(looked),
+            poll_ms: self.config.poll.as_millis() as u64,
+        }
     }
 
     /// A peer asks to look at a session at once.
@@ -137,7 +175,8 @@ impl Engine {
     ) -> Result<Self, EngineError> {
         config.check()?;
         let node = Node::join(store.clone(), config.clone()).await?;
-        let client = Client::new(store.clone(), config.env.clone());
+        let client = Client::with_peers(store.clone(), config.env.clone(), config.peers());
+        let looked_ms = AtomicU64::new(config.env.boot_ms());
         let shared = Arc::new(Shared {
             store,
             models,
@@ -154,6 +193,7 @@ impl Engine {
             look: Notify::new(),
             results: broadcast::channel(64).0,
             nudges: watch::Sender::new(0),
+            looked_ms,
             config,
         });
         listen(&shared);
@@ -196,6 +236,11 @@ impl Engine {
     /// The hub, for relays to other processes.
     pub fn hub(&self) -> &Hub {
         &self.shared.hub
+    }
+
+    /// What this node does for others, for whoever answers its peers.
+    pub fn service(&self) -> NodeService {
+        NodeService::new(self.shared.clone())
     }
 
     /// Asks this process to run the session whenever it is runnable and nobody else does, until
@@ -306,24 +351,19 @@ impl Engine {
     }
 }
 
-/// Opens the socket of the node's current life, if it has one.
+/// Answers peers for the node's current life.
 fn listen(shared: &Arc<Shared>) {
     let life = shared.node.life();
-    let path = shared
-        .config
-        .socket_dir
-        .as_ref()
-        .and_then(|dir| crate::peer::socket_path(dir, life.incarnation.as_str()));
-    let Some(path) = path else { return };
-    let task = shared.clone();
-    let stop = shared.stop.clone();
+    let service = NodeService::new(shared.clone());
+    let ended = shared.stop.child_token();
+    let until = ended.clone();
+    let peers = shared.config.peers();
     shared.config.env.spawn(Box::pin(async move {
-        let ended = stop.child_token();
-        let until = ended.clone();
+        let serving = peers.serve(&life.incarnation, service, until);
         tokio::select! {
             biased;
             () = life.fenced.cancelled() => ended.cancel(),
-            () = crate::peer::serve(task, path, until) => {}
+            () = serving => {}
         }
     }));
 }
@@ -388,7 +428,9 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut running = self.shared.running();
-        let again = running.remove(&self.session).is_some_and(|run| run.again);
+        let run = running.remove(&self.session).unwrap_or_default();
+        run.shown.over.cancel();
+        let again = run.again;
         self.shared.running_count.send_replace(running.len());
         drop(running);
         if again {
@@ -405,7 +447,11 @@ async fn reconcile(shared: Arc<Shared>) {
     loop {
         changes.borrow_and_update();
         let waiting = match look(&shared, &mut orphans).await {
-            Ok(waiting) => waiting,
+            Ok(waiting) => {
+                let now = env.boot_ms();
+                shared.looked_ms.store(now, Ordering::Release);
+                waiting
+            }
             Err(error) => {
                 tracing::warn!(%error, "the reconciler cannot read the store");
                 false

@@ -1,5 +1,7 @@
 //! Live items: what a session's owner shows ahead of the log. Hints only; the log is the truth.
 
+pub(crate) mod tracker;
+
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +37,18 @@ pub enum LiveItem {
         text: String,
         /// Bytes so far.
         total_bytes: u64,
+    },
+    /// Live text that was shown of this part, from byte `from` on, is in no log and will never be: its attempt
+    /// was given up, or its owner was replaced. What lies before `from` is durable.
+    Superseded {
+        /// The step's message.
+        message: MessageId,
+        /// The attempt that made the text.
+        attempt: u32,
+        /// The part.
+        part: u32,
+        /// The offset in bytes from which what was shown does not count.
+        from: u64,
     },
     /// The reader was too slow and missed items: read on from the log.
     Lagged,

@@ -49,15 +49,19 @@ mod recover;
 mod runner;
 mod writer;
 
-pub use client::{Admission, Client, NewSession, Prompt};
+pub use client::{Admission, Client, NewSession, Prompt, Shown};
 pub use config::{Approvals, ConfigError, EngineConfig, Isolate, Scope};
 pub use engine::Engine;
 pub use environment::{Environment, SystemEnvironment};
 pub use error::EngineError;
+pub use hub::tracker::LiveTracker;
 pub use hub::{Hub, LiveItem};
 pub use models::{Model, Models};
 pub use outcome::{Outcome, OutcomeTracker};
 pub use owner::Owned;
+pub use peer::{
+    LiveFeed, NodeHealth, NodeService, Peer, Peers, Relayed, UnixPeers, Unreached, Woken,
+};
 
 /// The front page's example, compiled.
 #[cfg(doctest)]

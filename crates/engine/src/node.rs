@@ -168,11 +168,7 @@ async fn new_life(
     before_ms: u64,
 ) -> Result<Life, EngineError> {
     let incarnation = Incarnation::from_bits(config.env.next_bits());
-    let address = config
-        .socket_dir
-        .as_ref()
-        .and_then(|dir| crate::peer::socket_path(dir, incarnation.as_str()))
-        .map(|path| path.display().to_string());
+    let address = config.peers().address(&incarnation);
     store
         .join(NodeInfo {
             incarnation: incarnation.clone(),

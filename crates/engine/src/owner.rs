@@ -82,6 +82,7 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
         Acquire::Unplaceable { reason } => return Ok(Owned::Unplaceable { reason }),
     };
     tracing::info!(%session, epoch = tenure.fence.epoch, phase = ?tenure.phase, "took tenure");
+    shared.holds(session, tenure.fence.epoch);
     let writer = Writer::new(
         shared.store.clone(),
         shared.config.env.clone(),

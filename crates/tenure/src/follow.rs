@@ -15,9 +15,11 @@ use std::time::Duration;
 use tenure_core::event::body::InterruptReason;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::{MessageId, SessionId};
-use tenure_engine::{Client, Engine, LiveItem, Outcome, OutcomeTracker, Owned};
+use tenure_engine::{
+    Client, Engine, LiveFeed, LiveItem, LiveTracker, Outcome, OutcomeTracker, Owned,
+};
 use tenure_store::{FollowItem, SessionState};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 
 /// When to stop following.
 #[derive(Debug, Clone)]
@@ -84,6 +86,7 @@ impl Follow<'_> {
             },
             questions: Questions::new(self.interactive),
             interrupted: false,
+            shown: LiveTracker::new(),
         };
         if let Some(engine) = self.engine {
             engine.run(&self.session);
@@ -100,16 +103,23 @@ impl Follow<'_> {
                     let Some(item) = item else {
                         return Err(CliError::failed("the session's log ended"));
                     };
-                    if let Some(end) = self.item(item?, &mut state, view).await? {
+                    let item = item?;
+                    if let FollowItem::Event(event) = &item {
+                        live.saw(event);
+                        state.shown.event(event).iter().for_each(|marker| view.live(marker));
+                    }
+                    if let Some(end) = self.item(item, &mut state, view).await? {
                         return Ok(end);
                     }
                 }
                 answer = state.questions.answered() => {
                     self.answer(answer, &mut state, view).await?;
                 }
-                item = live.next() => view.live(&item),
+                item = live.next() => {
+                    state.shown.live(item).iter().for_each(|item| view.live(item));
+                }
                 result = next_result(&mut results, &self.session) => {
-                    // Somebody else runs it: its live items come over its socket.
+                    // Somebody else runs it: its live items come from there.
                     if wants_live && matches!(result, Owned::Held { .. }) {
                         live.remote = Some(self.client.follow_live(&self.session));
                     }
@@ -286,6 +296,8 @@ struct Watching {
     tracker: Option<OutcomeTracker>,
     questions: Questions,
     interrupted: bool,
+    /// What was shown ahead of the log.
+    shown: LiveTracker,
 }
 
 /// The outcome of an execution that this event ends.
@@ -306,10 +318,17 @@ fn terminal(event: &Event) -> Option<Outcome> {
 /// Live items of this process's own run, or of another's.
 struct Live {
     local: Option<(Engine, broadcast::Receiver<LiveItem>)>,
-    remote: Option<mpsc::Receiver<LiveItem>>,
+    remote: Option<LiveFeed>,
 }
 
 impl Live {
+    /// An event that was shown: it may tell of a new owner.
+    fn saw(&self, event: &Event) {
+        if let Some(remote) = &self.remote {
+            remote.saw(event);
+        }
+    }
+
     /// The next one. Cancellation safe.
     async fn next(&mut self) -> LiveItem {
         loop {
@@ -340,7 +359,7 @@ async fn from_here(local: &mut Option<(Engine, broadcast::Receiver<LiveItem>)>) 
     }
 }
 
-async fn from_there(remote: &mut Option<mpsc::Receiver<LiveItem>>) -> Option<LiveItem> {
+async fn from_there(remote: &mut Option<LiveFeed>) -> Option<LiveItem> {
     match remote {
         Some(receiver) => receiver.recv().await,
         None => std::future::pending().await,

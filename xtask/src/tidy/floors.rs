@@ -17,6 +17,8 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 /// Crates beside the floors: they may use any floor, and nobody may use them.
 const BESIDE: &[&str] = &["tenure-sim", "xtask"];
+/// Crates that tests of any floor may use. They hold nothing a product needs, and know nothing of Tenure.
+const FOR_TESTS: &[&str] = &["tenure-testbed"];
 /// Sideways edges that tests may have, with the reason.
 const TEST_SIDEWAYS: &[(&str, &str, &str)] = &[(
     "tenure-provider",
@@ -75,7 +77,7 @@ pub fn crates(metadata: &Metadata) -> Vec<Crate> {
 /// Checks all edges.
 pub fn check(crates: &[Crate], findings: &mut Vec<Finding>) {
     for one in crates {
-        if floor(&one.name).is_none() && !is_beside(&one.name) {
+        if floor(&one.name).is_none() && !is_beside(&one.name) && !is_for_tests(&one.name) {
             report(
                 findings,
                 &one.name,
@@ -100,6 +102,20 @@ fn check_use(user: &str, used: &Use, findings: &mut Vec<Finding>) {
             findings,
             user,
             format!("uses {name}, which stands beside the floors: nobody may use it"),
+        );
+    } else if is_for_tests(name) {
+        if !used.in_tests && !is_beside(user) {
+            report(
+                findings,
+                user,
+                format!("uses {name} outside tests: it is there for tests only"),
+            );
+        }
+    } else if is_for_tests(user) && floor(name).is_some() {
+        report(
+            findings,
+            user,
+            format!("uses {name}: what tests of every floor use stands on none of them"),
         );
     } else if let Some(to) = floor(name) {
         let Some(from) = floor(user) else { return };
@@ -159,6 +175,10 @@ fn floor(name: &str) -> Option<u8> {
 
 fn is_beside(name: &str) -> bool {
     BESIDE.contains(&name)
+}
+
+fn is_for_tests(name: &str) -> bool {
+    FOR_TESTS.contains(&name)
 }
 
 fn report(findings: &mut Vec<Finding>, name: &str, message: String) {
@@ -225,6 +245,21 @@ mod tests {
         assert_eq!(broken("tenure-sim", "tenure-engine", false), None);
         assert!(broken("tenure-engine", "tenure-sim", true).is_some());
         assert!(broken("tenure-sim", "xtask", false).is_some());
+    }
+
+    #[test]
+    fn tests_of_every_floor_may_use_the_testbed_and_it_uses_none_of_them() {
+        for user in ["tenure-core", "tenure-store", "tenure-server", "tenure"] {
+            assert_eq!(broken(user, "tenure-testbed", true), None, "{user}");
+            assert!(
+                broken(user, "tenure-testbed", false)
+                    .is_some_and(|text| text.contains("outside tests")),
+                "{user}"
+            );
+        }
+        assert_eq!(broken("tenure-sim", "tenure-testbed", false), None);
+        assert!(broken("tenure-testbed", "tenure-core", true).is_some());
+        assert_eq!(broken("tenure-testbed", "tokio", false), None);
     }
 
     #[test]

@@ -67,7 +67,8 @@ async fn bc_s_024_a_prompt_starts_whatever_the_tools_of_the_turn_before_do() {
 
 #[tokio::test]
 async fn bc_s_024_a_prompt_starts_whoever_still_reads_the_turn_before() {
-    // More items than a reader's queue holds.
+    // More items than a reader's queue holds, once a peer that never reads is there.
+    let gate = Gate::shut();
     let chatter = || {
         let delta = |n: usize| ProviderEvent::TextDelta {
             id: "t".to_owned(),
@@ -75,7 +76,8 @@ async fn bc_s_024_a_prompt_starts_whoever_still_reads_the_turn_before() {
         };
         let mut answer = text("begin");
         answer.splice(1..1, (0..3_000).map(|n| Ok(vec![delta(n)])));
-        Play::Answer(answer)
+        let rest = answer.split_off(1);
+        Play::Gated(answer, gate.clone(), rest)
     };
     let mut bed = Bed::new([chatter(), chatter()]);
     bed.config.socket_dir = Some(bed.dir.path().to_owned());
@@ -88,12 +90,19 @@ async fn bc_s_024_a_prompt_starts_whoever_still_reads_the_turn_before() {
         .path()
         .join(format!("{}.sock", engine.incarnation()));
     eventually("the socket", async || path.exists()).await;
+    let admission = bed.admit(&session, Prompt::steer("talk")).await;
+    engine.run(&session);
+    bed.until(&session, "fragment.started").await;
     // One peer that asks and never reads, and one that says nothing at all.
     let mut peer = UnixStream::connect(&path).await.unwrap();
     let asked = format!("{{\"op\":\"live\",\"session\":\"{session}\"}}\n");
     peer.write_all(asked.as_bytes()).await.unwrap();
     let _mute = UnixStream::connect(&path).await.unwrap();
-    assert_eq!(ask(&engine, &session, "talk").await.1, Outcome::Succeeded);
+    gate.open();
+    assert_eq!(
+        outcome(&engine, &session, &admission).await,
+        Outcome::Succeeded
+    );
     engine.idle().await;
     for what in ["once", "again"] {
         starts(&bed, &session, what).await;

@@ -54,6 +54,12 @@ enum Live<'a> {
         text: &'a str,
         total_bytes: u64,
     },
+    Superseded {
+        message: &'a MessageId,
+        attempt: u32,
+        part: u32,
+        from: u64,
+    },
     Lagged,
 }
 
@@ -148,6 +154,17 @@ pub fn live(session: &SessionId, item: &LiveItem) -> String {
             text,
             total_bytes: *total_bytes,
         },
+        LiveItem::Superseded {
+            message,
+            attempt,
+            part,
+            from,
+        } => Live::Superseded {
+            message,
+            attempt: *attempt,
+            part: *part,
+            from: *from,
+        },
         LiveItem::Lagged => Live::Lagged,
     };
     line(&LiveLine {
@@ -233,5 +250,12 @@ mod tests {
             text: "a\u{1b}\n".into(),
         };
         insta::assert_snapshot!(live(&id, &item), @r#"{"v":1,"kind":"live","session":"ses_00000000000000000000000001","live":"delta","message":"msg_00000000000000000000000002","attempt":1,"part":0,"fragment":"text","offset":0,"text":"a\u001b\n"}"#);
+        let item = LiveItem::Superseded {
+            message: MessageId::from_bits(2),
+            attempt: 1,
+            part: 0,
+            from: 7,
+        };
+        insta::assert_snapshot!(live(&id, &item), @r#"{"v":1,"kind":"live","session":"ses_00000000000000000000000001","live":"superseded","message":"msg_00000000000000000000000002","attempt":1,"part":0,"from":7}"#);
     }
 }

@@ -213,6 +213,15 @@ impl Transcript {
 
     /// The lines a live item adds.
     pub fn live(&mut self, item: &LiveItem) -> Vec<String> {
+        if let LiveItem::Superseded {
+            message,
+            part,
+            from,
+            ..
+        } = item
+        {
+            return self.taken_back(message, *part, *from);
+        }
         let LiveItem::Delta {
             message,
             part,
@@ -228,6 +237,25 @@ impl Transcript {
             .fragment(message, *part, *kind)
             .map(|f| f.live(*offset, text));
         self.block(kind_of(*kind), lines.unwrap_or_default())
+    }
+
+    /// What was drawn cannot be undrawn: it is drawn to its end, and said not to count.
+    fn taken_back(&mut self, message: &MessageId, part: u32, from: u64) -> Vec<String> {
+        let Some(fragment) = self.fragments.get_mut(&(message.clone(), part)) else {
+            return Vec::new();
+        };
+        let Some(lost) = fragment.beyond(from) else {
+            return Vec::new();
+        };
+        let kind = kind_of(fragment.kind());
+        let lines = fragment.draw();
+        let mut out = self.block(kind, lines);
+        let words = format!(
+            "↑ the last {} of this text did not become part of the session",
+            human::bytes(lost)
+        );
+        out.extend(self.mark(Style::dim(), &words));
+        out
     }
 
     /// Everything that is held back, when nothing more will come.

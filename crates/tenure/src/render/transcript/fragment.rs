@@ -89,6 +89,23 @@ impl Fragment {
         self.take(offset, text)
     }
 
+    /// How many bytes beyond `from` were handed on.
+    pub fn beyond(&self, from: u64) -> Option<u64> {
+        self.seen.checked_sub(from).filter(|lost| *lost > 0)
+    }
+
+    /// Draws what is held back, though more may come.
+    pub fn draw(&mut self) -> Vec<String> {
+        match &mut self.sink {
+            Sink::Markdown(stream) => stream.finish(),
+            Sink::Lines { held, .. } if held.trim().is_empty() => Vec::new(),
+            Sink::Lines { held, style, look } => {
+                let text = std::mem::take(held);
+                painted(text.trim_end_matches('\n'), *style, *look)
+            }
+        }
+    }
+
     fn take(&mut self, from: u64, text: &str) -> Vec<String> {
         let known = usize::try_from(self.seen.saturating_sub(from)).unwrap_or(usize::MAX);
         // Both sides cut at characters; text that does not would be another text, and is left alone.
@@ -116,12 +133,8 @@ impl Fragment {
     }
 
     /// What is left to draw.
-    pub fn finish(self) -> Vec<String> {
-        match self.sink {
-            Sink::Markdown(mut stream) => stream.finish(),
-            Sink::Lines { held, .. } if held.trim().is_empty() => Vec::new(),
-            Sink::Lines { held, style, look } => painted(held.trim_end_matches('\n'), style, look),
-        }
+    pub fn finish(mut self) -> Vec<String> {
+        self.draw()
     }
 }
 

@@ -93,6 +93,24 @@ fn live_text_and_its_durable_chunks_are_shown_once() {
 }
 
 #[test]
+fn live_text_that_is_taken_back_is_drawn_and_said_not_to_count() {
+    let mut t = transcript(Detail::Brief);
+    let mut out = t.event(&started(1));
+    out.extend(t.event(&chunk(2, "durable ")));
+    out.extend(t.live(&delta(8, "and lost")));
+    out.extend(t.live(&LiveItem::Superseded {
+        message: message(),
+        attempt: 1,
+        part: 0,
+        from: 8,
+    }));
+    assert_eq!(out[0], "durable and lost");
+    assert!(out[2].contains("the last 8 B"), "{out:?}");
+    let rest = t.event(&ended(3, false));
+    assert!(!rest.iter().any(|line| line.contains("lost")), "{rest:?}");
+}
+
+#[test]
 fn superseded_text_is_said_to_be_so_or_left_out() {
     let events = [started(1), chunk(2, "half\n"), ended(3, true)];
     let mut t = transcript(Detail::Brief);
