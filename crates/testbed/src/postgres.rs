@@ -8,6 +8,7 @@ mod cluster;
 mod database;
 mod link;
 mod shared;
+mod spare;
 mod standby;
 mod tls;
 

@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-use tenure_testbed::postgres::{Cluster, Options, SERVER};
+use tenure_testbed::postgres::{Cluster, SERVER};
 
 /// The exit code that says PostgreSQL is not installed.
 const MISSING: u8 = 3;
 
 fn main() -> ExitCode {
-    let cluster = match Cluster::start(&Options::disposable()) {
+    let cluster = match Cluster::lending() {
         Ok(cluster) => cluster,
         Err(error) => {
             eprintln!("{error}");

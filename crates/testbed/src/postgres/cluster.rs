@@ -200,10 +200,14 @@ impl Cluster {
         Err(last.unwrap_or_else(|| Error::Wrong("no port was tried".into())))
     }
 
-    /// For a server that many tests share one after another: their databases are dropped, not left to the end.
-    pub(super) fn lasting(mut self) -> Self {
-        self.server.set_lasting();
-        self
+    /// A server for many tests one after another: used databases are emptied and lent again.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub fn lending() -> Result<Self, Error> {
+        let mut cluster = Self::start(&Options::disposable())?;
+        cluster.server.keep_spare()?;
+        Ok(cluster)
     }
 
     /// The server, for databases and statements.

@@ -7,6 +7,7 @@ use tokio_postgres::Config;
 use uuid::Uuid;
 
 use super::link::Link;
+use super::spare;
 use crate::Error;
 
 /// The database that is always there.
@@ -21,8 +22,16 @@ pub struct Server {
     /// How we ourselves connect: where there is a socket, TLS and the fault proxy do not matter.
     config: Config,
     link: Link,
-    /// Whether it goes on after the test, so that databases must be dropped.
-    lasting: bool,
+    upkeep: Upkeep,
+}
+
+/// What becomes of a database when its test is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Upkeep {
+    /// Its files go with the server's folder.
+    Leave,
+    /// It is emptied and lent again, if the server keeps spare ones; else dropped.
+    CleanUp,
 }
 
 impl Server {
@@ -37,25 +46,28 @@ impl Server {
                 "the URL of the PostgreSQL server is wrong: {error}"
             ))
         })?;
-        Self::new(url, config, true)
+        Self::new(url, config, Upkeep::CleanUp)
     }
 
     /// A server of ours, with its own way in for us.
     pub(super) fn ours(url: &str, config: Config) -> Result<Self, Error> {
-        Self::new(Url::parse(url)?, config, false)
+        Self::new(Url::parse(url)?, config, Upkeep::Leave)
     }
 
-    fn new(url: Url, config: Config, lasting: bool) -> Result<Self, Error> {
+    fn new(url: Url, config: Config, upkeep: Upkeep) -> Result<Self, Error> {
         Ok(Server {
             link: Link::new(config.clone())?,
             url,
             config,
-            lasting,
+            upkeep,
         })
     }
 
-    pub(super) fn set_lasting(&mut self) {
-        self.lasting = true;
+    /// For a server of ours that many tests share one after another.
+    pub(super) fn keep_spare(&mut self) -> Result<(), Error> {
+        spare::allow(&self.link)?;
+        self.upkeep = Upkeep::CleanUp;
+        Ok(())
     }
 
     /// The URL of its maintenance database.
@@ -96,14 +108,19 @@ impl Server {
         }
     }
 
-    /// Creates a database under a name that no other has; it is dropped with the value.
+    /// An empty database under a name that no other has or had; it is gone with the value.
     ///
     /// # Errors
     /// The server refuses, or does not answer.
     pub fn database(&self) -> Result<Database, Error> {
         let name = format!("tenure_test_{}", Uuid::new_v4().simple());
-        // Nobody can be connected to template0, which would be in the way.
-        self.execute(&format!("CREATE DATABASE {name} TEMPLATE template0"))?;
+        let takes_spare = self.upkeep == Upkeep::CleanUp
+            && spare::are_kept(&self.link)?
+            && spare::take(&self.link, &name)?;
+        if !takes_spare {
+            // Nobody can be connected to template0, which would be in the way.
+            self.execute(&format!("CREATE DATABASE {name} TEMPLATE template0"))?;
+        }
         Ok(Database {
             url: self.url_of(&name),
             server: self.clone(),
@@ -133,7 +150,7 @@ impl Server {
     }
 }
 
-/// A database of one test. Dropped with the value, whoever is still connected.
+/// A database of one test. It is gone with the value, whoever is still connected.
 #[derive(Debug)]
 pub struct Database {
     name: String,
@@ -178,12 +195,18 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if !self.server.lasting {
-            // Its files go with the server's folder.
+        let server = &self.server;
+        if server.upkeep == Upkeep::Leave {
+            return;
+        }
+        let given_back = spare::are_kept(&server.link).and_then(|kept| {
+            Ok(kept && spare::give_back(&server.link, &server.config, &self.name)?)
+        });
+        if matches!(given_back, Ok(true)) {
             return;
         }
         let statement = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        if let Err(error) = self.server.link.run_within(&statement, DROP_LIMIT) {
+        if let Err(error) = server.link.run_within(&statement, DROP_LIMIT) {
             eprintln!("a test's database stays behind: {error}");
         }
     }

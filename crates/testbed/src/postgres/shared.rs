@@ -1,8 +1,9 @@
 //! The one server that all tests of a run share.
 
+use std::borrow::Borrow;
 use std::sync::OnceLock;
 
-use super::cluster::{Cluster, Options};
+use super::cluster::Cluster;
 use super::database::Server;
 use crate::Error;
 
@@ -31,7 +32,7 @@ pub fn shared() -> Result<&'static Server, &'static Error> {
                 _cluster: None,
             });
         }
-        let cluster = Cluster::start(&Options::disposable())?.lasting();
+        let cluster = Cluster::lending()?;
         Ok(Shared {
             server: cluster.server().clone(),
             _cluster: Some(cluster),
@@ -56,15 +57,41 @@ pub fn shared_or_skip() -> Option<&'static Server> {
     clippy::panic,
     reason = "a test that cannot run where it must is a failed test"
 )]
-pub(crate) fn or_skip<T, E: std::borrow::Borrow<Error>>(needed: Result<T, E>) -> Option<T> {
-    let error = match needed {
-        Ok(value) => return Some(value),
-        Err(error) => error,
-    };
-    let error = error.borrow();
-    if !error.is_missing() || std::env::var_os("CI").is_some() {
-        panic!("{error}");
+pub(crate) fn or_skip<T, E: Borrow<Error>>(needed: Result<T, E>) -> Option<T> {
+    match decide(needed, std::env::var_os("CI").is_some()) {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
     }
-    eprintln!("skipped: {error}");
-    None
+}
+
+fn decide<T, E: Borrow<Error>>(needed: Result<T, E>, all: bool) -> Result<Option<T>, String> {
+    match needed {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.borrow().is_missing() && !all => {
+            eprintln!("skipped: {}", error.borrow());
+            Ok(None)
+        }
+        Err(error) => Err(error.borrow().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_installed_is_skipped_unless_everything_is_to_be_tested() {
+        let missing = || {
+            Err::<(), _>(Error::Missing {
+                program: "PostgreSQL",
+                install: "apt-get install postgresql",
+            })
+        };
+        assert_eq!(decide(missing(), false), Ok(None));
+        let failure = decide(missing(), true).unwrap_err();
+        assert!(failure.contains("apt-get install postgresql"), "{failure}");
+        let broken = Err::<(), _>(Error::Wrong("broken".into()));
+        assert_eq!(decide(broken, false).unwrap_err(), "broken");
+        assert_eq!(decide(Ok::<_, Error>(7), true), Ok(Some(7)));
+    }
 }

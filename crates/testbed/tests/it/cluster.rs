@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tenure_testbed::postgres::{Cluster, Options, Stop, Tls};
+use tenure_testbed::postgres::{Cluster, Database, Options, Stop, Tls};
 use tenure_testbed::{postgres_or_skip, wait};
 
 use crate::sessions::Session;
 
 #[test]
-fn each_database_is_fresh_and_dropped_at_the_end() {
+fn each_database_is_fresh_and_gone_at_the_end() {
     let server = postgres_or_skip!();
     let database = server.database().unwrap();
     let other = server.database().unwrap();
@@ -28,17 +28,60 @@ fn each_database_is_fresh_and_dropped_at_the_end() {
             .contains("does not exist")
     );
 
-    let count = |name: &str| {
-        let sql = format!("SELECT count(*) FROM pg_database WHERE datname = '{name}'");
-        server.value(&sql).unwrap().unwrap()
-    };
-    let name = database.name().to_owned();
-    // Somebody who is still connected is no obstacle.
-    let _session = Session::open(database.url()).unwrap();
-    assert_eq!(count(&name), "1");
+    // Somebody who is still connected, or comes back, is no obstacle.
+    let session = Session::open(database.url()).unwrap();
+    let url = database.url().to_owned();
     drop(database);
-    assert_eq!(count(&name), "0");
-    assert_eq!(count(other.name()), "1");
+    assert!(session.run("SELECT 1").is_err());
+    assert!(Session::open(&url).is_err());
+    assert_eq!(other.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn real_used_databases_are_lent_again_empty_and_under_another_name() {
+    let _server = postgres_or_skip!();
+    let cluster = Cluster::lending().unwrap();
+    let number = |database: &Database| {
+        let sql = "SELECT oid FROM pg_database WHERE datname = current_database()";
+        database.value(sql).unwrap().unwrap()
+    };
+    let first = cluster.database().unwrap();
+    let of_first = number(&first);
+    first
+        .execute(
+            "CREATE TABLE t (n int); CREATE SCHEMA s; CREATE FUNCTION s.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
+             CREATE TYPE s.mood AS ENUM ('good')",
+        )
+        .unwrap();
+    let (name, url) = (first.name().to_owned(), first.url().to_owned());
+    drop(first);
+    assert!(Session::open(&url).is_err(), "nobody is let in between");
+
+    let second = cluster.database().unwrap();
+    assert_eq!(number(&second), of_first, "it is the same one");
+    assert_ne!(second.name(), name);
+    assert!(Session::open(&url).is_err(), "the old name is gone");
+    let objects = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+        WHERE nspname = 'public' OR nspname = 's'";
+    assert_eq!(second.value(objects).unwrap().as_deref(), Some("0"));
+    let schemas = |database: &Database| {
+        let sql = "SELECT string_agg(nspname || ':' || nspowner || ':' || nspacl::text, ',' ORDER BY nspname) \
+            FROM pg_namespace";
+        database.value(sql).unwrap().unwrap()
+    };
+    let new = cluster.database().unwrap();
+    assert_ne!(number(&new), of_first);
+    assert_eq!(schemas(&second), schemas(&new), "as a new one");
+
+    // Changed rights are not undone, so such a one is dropped.
+    second
+        .execute(&format!(
+            "REVOKE CONNECT ON DATABASE {} FROM PUBLIC",
+            second.name()
+        ))
+        .unwrap();
+    drop(second);
+    assert_ne!(number(&cluster.database().unwrap()), of_first);
 }
 
 #[test]
