@@ -147,8 +147,9 @@ async fn write(
         match piece {
             Piece::Bytes(bytes, due) => {
                 tokio::time::sleep_until(due).await;
-                to.write_all(&bytes).await.map_err(|_| End::Cut)?;
+                // Before, so that whoever has the bytes finds them counted.
                 count.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+                to.write_all(&bytes).await.map_err(|_| End::Cut)?;
             }
             Piece::Close => {
                 // The other side may be gone altogether.
