@@ -29,6 +29,8 @@ usage: cargo xtask TASK
   bench ...   benchmarks in release mode; arguments go to the benchmark program
   kill [--points N] ...
               kills a real process at N random points and checks what is left; arguments go to the program
+  mutants [FILTER]
+              breaks each rule once by a switch and prints which test noticed
 ";
 
 /// What went wrong, by exit code: a wrong command line is 2, a failed task 1.
@@ -89,6 +91,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         "bench" => measure::run("bench", rest)?,
         "kill" => measure::run("kill", rest)?,
+        "mutants" => measure::check("mutants", rest)?,
         "help" | "--help" | "-h" => print!("{USAGE}"),
         _ => return Err(Failure::Usage(format!("there is no task `{task}`"))),
     }

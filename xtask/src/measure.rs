@@ -17,3 +17,21 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
             .env("TENURE_BIN", binary),
     )
 }
+
+/// Runs the program `name` of `tenure-sim` in the profile tests are built in.
+pub fn check(name: &str, arguments: &[String]) -> Result<()> {
+    must(
+        cargo()
+            .args([
+                "run",
+                "-p",
+                "tenure-sim",
+                "--features",
+                "simulation",
+                "--bin",
+                name,
+                "--",
+            ])
+            .args(arguments),
+    )
+}

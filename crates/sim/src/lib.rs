@@ -4,6 +4,8 @@ pub mod bench;
 pub mod chance;
 pub mod checker;
 pub mod kill;
+#[cfg(feature = "simulation")]
+pub mod mutants;
 pub mod place;
 pub mod processes;
 pub mod randomlog;

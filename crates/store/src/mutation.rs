@@ -2,11 +2,11 @@
 //!
 //! They exist only with the feature `testing`, are set per store instance, and do nothing until set.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 macro_rules! mutations {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $witness:literal;)*) => {
         /// A rule that can be broken on purpose.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Mutation { $($(#[$doc])* $variant,)* }
@@ -15,9 +15,24 @@ macro_rules! mutations {
             /// Every switch.
             pub const ALL: &'static [Mutation] = &[$(Mutation::$variant,)*];
 
-            /// The switch's name.
+            /// The switch's name: the rule it breaks, then how. `log` is the contract of the log itself.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The switch of that name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|mutation| mutation.name() == name)
+            }
+
+            /// The test that shows the rule, as `package test`: it fails when the switch is set.
+            pub fn witness(self) -> &'static str {
+                match self { $(Self::$variant => $witness,)* }
+            }
+
+            /// The rule of the ownership protocol, `R1`…, or the promise it breaks.
+            pub fn rule(self) -> &'static str {
+                self.name().split('-').next().unwrap_or_default()
             }
         }
     };
@@ -25,101 +40,136 @@ macro_rules! mutations {
 
 mutations! {
     /// The after-commit hook moves behind reply and notification, where a dropped future loses it.
-    HookAfterNotify = "hook-after-notify";
-    /// The epoch is not compared (R1).
-    NoFenceEpoch = "no-fence-epoch";
-    /// The owner is not compared (R1).
-    NoFenceOwner = "no-fence-owner";
-    /// The claim is not compared (R1).
-    NoFenceClaim = "no-fence-claim";
-    /// The write number is not compared (R1, R3).
-    NoFenceWriteNo = "no-fence-write-no";
-    /// Resolution does not raise `write_no` (R3).
-    ResolveKeepsWriteNo = "resolve-keeps-write-no";
-    /// Each resolution of the same write raises `write_no` again (R3).
-    ResolveRaisesAgain = "resolve-raises-again";
-    /// A write that was given up looks like one that happened (R3).
-    ResolveLooksDone = "resolve-looks-done";
-    /// An input that is gone or rests is promoted all the same (R2).
-    NoCasPromote = "no-cas-promote";
-    /// Starts pass while an interrupt is settled (R2).
-    NoGuardCancelling = "no-guard-cancelling";
-    /// A release does not look at the inbox (R2).
-    ReleaseIgnoresInbox = "release-ignores-inbox";
-    /// Leaving a step ends `cancelling` too (R2).
-    LeaveClearsCancelling = "leave-clears-cancelling";
-    /// An interrupted or failed execution does not park what waits (R4).
-    NoPark = "no-park";
-    /// An interrupt from before an execution counts as its own (R5).
-    StaleInterrupt = "stale-interrupt";
-    /// A repeated interrupt is a new one (R5).
-    InterruptNotKeyed = "interrupt-not-keyed";
+    HookAfterNotify = "R3-hook-after-notify", "tenure-store conformance::the_hook_runs_wherever_the_caller_is_dropped";
+    /// The epoch is not compared.
+    NoFenceEpoch = "R1-no-fence-epoch", "tenure-store conformance::each_part_of_the_fence_is_compared";
+    /// The owner is not compared.
+    NoFenceOwner = "R1-no-fence-owner", "tenure-store conformance::each_part_of_the_fence_is_compared";
+    /// The claim is not compared.
+    NoFenceClaim = "R1-no-fence-claim", "tenure-store conformance::each_part_of_the_fence_is_compared";
+    /// The write number is not compared.
+    NoFenceWriteNo = "R1-no-fence-write-no", "tenure-store conformance::each_part_of_the_fence_is_compared";
+    /// Resolution does not raise `write_no`.
+    ResolveKeepsWriteNo = "R3-resolve-keeps-write-no", "tenure-store conformance::a_ghost_fails_after_resolution";
+    /// Each resolution of the same write raises `write_no` again.
+    ResolveRaisesAgain = "R3-resolve-raises-again", "tenure-store conformance::resolving_again_says_the_same";
+    /// A write that was given up looks like one that happened.
+    ResolveLooksDone = "R3-resolve-looks-done", "tenure-store conformance::a_write_without_events_is_resolved_either_way";
+    /// An input that is gone or rests is promoted all the same.
+    NoCasPromote = "R2-no-cas-promote", "tenure-store conformance::promotion_takes_each_input_once";
+    /// Starts pass while an interrupt is settled.
+    NoGuardCancelling = "R2-no-guard-cancelling", "tenure-store conformance::nothing_starts_while_it_is_settled";
+    /// A release does not look at the inbox.
+    ReleaseIgnoresInbox = "R2-release-ignores-inbox", "tenure-store conformance::release_looks_at_the_inbox";
+    /// Leaving a step ends `cancelling` too.
+    LeaveClearsCancelling = "R2-leave-clears-cancelling", "tenure-store conformance::nothing_starts_while_it_is_settled";
+    /// An interrupted or failed execution does not park what waits.
+    NoPark = "R4-no-park", "tenure-store conformance::an_interrupted_execution_parks_what_waits";
+    /// An interrupt from before an execution counts as its own.
+    StaleInterrupt = "R5-stale-interrupt", "tenure-store conformance::an_earlier_interrupt_is_not_of_a_later_execution";
+    /// A repeated interrupt is a new one.
+    InterruptNotKeyed = "R5-interrupt-not-keyed", "tenure-store conformance::a_running_session_is_cancelled_once_per_key";
     /// `follow` reads before it subscribes.
-    FollowSubscribesLate = "follow-subscribes-late";
-    /// A crash is not charged (R8).
-    NoCharge = "no-charge";
-    /// A live owner's session can be taken (R7).
-    TakeoverOfLive = "takeover-of-live";
-    /// A takeover keeps the epoch (R1).
-    TakeoverKeepsEpoch = "takeover-keeps-epoch";
+    FollowSubscribesLate = "P6-follow-subscribes-late", "tenure-store conformance::follow_misses_nothing_between_replay_and_tail";
+    /// A crash is not charged.
+    NoCharge = "R8-no-charge", "tenure-store conformance::only_sessions_at_work_are_charged";
+    /// A live owner's session can be taken.
+    TakeoverOfLive = "R7-takeover-of-live", "tenure-store conformance::one_of_many_takers_wins";
+    /// A takeover keeps the epoch.
+    TakeoverKeepsEpoch = "R1-takeover-keeps-epoch", "tenure-store conformance::a_takeover_keeps_the_phase_and_raises_the_epoch";
     /// A takeover forgets the phase it found.
-    TakeoverForgetsPhase = "takeover-forgets-phase";
-    /// An adoption keeps the epoch (R1).
-    AdoptKeepsEpoch = "adopt-keeps-epoch";
-    /// An adoption is charged as a crash (R8).
-    AdoptCharges = "adopt-charges";
-    /// A dead node may renew (R7).
-    RenewWhenDead = "renew-when-dead";
-    /// A draining or dead node may acquire (R7).
-    AcquireWhenDraining = "acquire-when-draining";
-    /// A silent node is dead without having been watched for a whole lease (R7).
-    ReapUnobserved = "reap-unobserved";
-    /// The attachment's generation is not compared (R14).
-    NoGenerationCheck = "no-generation-check";
-    /// A refused append in a batch takes its neighbours along (R12).
-    RefusalHarmsBatch = "refusal-harms-batch";
+    TakeoverForgetsPhase = "R9-takeover-forgets-phase", "tenure-store conformance::a_takeover_keeps_the_phase_and_raises_the_epoch";
+    /// An adoption keeps the epoch.
+    AdoptKeepsEpoch = "R11-adopt-keeps-epoch", "tenure-store conformance::an_own_claim_is_adopted_uncharged_and_the_lost_task_refused";
+    /// An adoption is charged as a crash.
+    AdoptCharges = "R8-adopt-charges", "tenure-store conformance::an_own_claim_is_adopted_uncharged_and_the_lost_task_refused";
+    /// A dead node may renew.
+    RenewWhenDead = "R7-renew-when-dead", "tenure-store conformance::death_is_final";
+    /// A draining or dead node may acquire.
+    AcquireWhenDraining = "R7-acquire-when-draining", "tenure-store conformance::a_draining_or_dead_node_takes_nothing";
+    /// A silent node is dead without having been watched for a whole lease.
+    ReapUnobserved = "R7-reap-unobserved", "tenure-store conformance::a_silent_node_is_dead_only_after_a_watched_lease";
+    /// The attachment's generation is not compared.
+    NoGenerationCheck = "R14-no-generation-check", "tenure-store conformance::a_replaced_attachment_refuses_late_work";
+    /// A process that holds the write lock beyond its lease is not looked at.
+    HolderNotJudged = "R6-holder-not-judged", "tenure-store processes::a_stopped_holder_of_the_write_lock_is_ended_after_a_lease";
+    /// A free incarnation lock proves nothing.
+    LockNotAsked = "R13-lock-not-asked", "tenure-store conformance::a_node_that_crashed_is_dead_at_once";
+    /// A refused append in a batch takes its neighbours along.
+    RefusalHarmsBatch = "R12-refusal-harms-batch", "tenure-store conformance::one_refused_append_harms_no_neighbour";
     /// A known event id is appended again.
-    NotIdempotent = "not-idempotent";
+    NotIdempotent = "R3-not-idempotent", "tenure-store conformance::a_known_id_returns_what_is_stored";
     /// A replay with a missing seq is accepted.
-    ReplayAcceptsGap = "replay-accepts-gap";
+    ReplayAcceptsGap = "log-replay-accepts-gap", "tenure-store conformance::a_gap_is_refused";
     /// Deleting a parent removes what its forks need.
-    DeleteHarmsForks = "delete-harms-forks";
+    DeleteHarmsForks = "log-delete-harms-forks", "tenure-store conformance::deleting_the_parent_keeps_what_forks_need";
     /// Deleting a parent removes the checkpoints its forks open from.
-    DeleteForgetsCheckpoints = "delete-forgets-checkpoints";
-    /// A successor is named without a look at whether it is active and live (R11).
-    HandOverUntested = "hand-over-untested";
-    /// A hand-over keeps the epoch (R11).
-    HandOverKeepsEpoch = "hand-over-keeps-epoch";
+    DeleteForgetsCheckpoints = "log-delete-forgets-checkpoints", "tenure-store conformance::checkpoints_outlive_a_parent_as_long_as_forks_open_from_them";
+    /// A successor is named without a look at whether it is active and live.
+    HandOverUntested = "R11-hand-over-untested", "tenure-store conformance::who_cannot_take_it_leaves_it_claimable";
+    /// A hand-over keeps the epoch.
+    HandOverKeepsEpoch = "R11-hand-over-keeps-epoch", "tenure-store conformance::a_named_successor_goes_on_at_the_next_epoch";
     /// A node takes sessions of locations it does not serve.
-    PlacementIgnored = "placement-ignored";
-    /// A panicking after-commit hook is only logged (R3).
-    HookPanicSilent = "hook-panic-silent";
+    PlacementIgnored = "R9-placement-ignored", "tenure-store conformance::a_location_is_for_nodes_that_serve_it";
+    /// A panicking after-commit hook is only logged.
+    HookPanicSilent = "R3-hook-panic-silent", "tenure-store conformance::a_panicking_hook_harms_nobody_and_is_told";
 }
 
 /// The switches of one store; clones share them.
-#[derive(Debug, Clone, Default)]
-pub struct Mutations(Arc<AtomicU64>);
+#[derive(Debug, Clone)]
+pub struct Mutations(Arc<[AtomicU64; 2]>);
+
+/// The environment variable that names a switch for everything a test opens by default.
+pub const VARIABLE: &str = "TENURE_MUTATION";
+
+impl Default for Mutations {
+    /// None, or the one that [`VARIABLE`] names: so any test can be run under a broken rule.
+    fn default() -> Self {
+        static NAMED: OnceLock<Option<Mutation>> = OnceLock::new();
+        let named = *NAMED.get_or_init(|| {
+            let name = std::env::var(VARIABLE).ok()?;
+            let mutation = Mutation::named(&name);
+            assert!(mutation.is_some(), "{VARIABLE} names no switch: {name}");
+            mutation
+        });
+        match named {
+            Some(mutation) => Self::only(mutation),
+            None => Self::none(),
+        }
+    }
+}
 
 impl Mutations {
+    /// No switch, whatever the environment says.
+    pub fn none() -> Self {
+        Self(Arc::default())
+    }
+
     /// With `mutation` set.
     pub fn only(mutation: Mutation) -> Self {
-        let all = Self::default();
+        let all = Self::none();
         all.set(mutation, true);
         all
     }
 
     /// Sets or clears a switch, at once for every clone.
     pub fn set(&self, mutation: Mutation, on: bool) {
-        let bit = 1_u64 << (mutation as u32);
+        let (word, bit) = self.place(mutation);
         if on {
-            self.0.fetch_or(bit, Ordering::SeqCst);
+            word.fetch_or(bit, Ordering::SeqCst);
         } else {
-            self.0.fetch_and(!bit, Ordering::SeqCst);
+            word.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 
     /// Is the switch set?
     pub fn on(&self, mutation: Mutation) -> bool {
-        self.0.load(Ordering::Relaxed) & (1 << (mutation as u32)) != 0
+        let (word, bit) = self.place(mutation);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn place(&self, mutation: Mutation) -> (&AtomicU64, u64) {
+        let number = mutation as usize;
+        (&self.0[number / 64], 1 << (number % 64))
     }
 }

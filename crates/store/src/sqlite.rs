@@ -131,7 +131,9 @@ impl SharedState {
     /// Is a node's process gone, by its lock? Nodes of this process are asked here.
     fn is_gone(&self, incarnation: &str) -> bool {
         let own = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        !own.contains_key(incarnation) && self.locks.node_is_gone(incarnation)
+        !own.contains_key(incarnation)
+            && self.locks.node_is_gone(incarnation)
+            && !broken!(self.switches, LockNotAsked)
     }
 }
 

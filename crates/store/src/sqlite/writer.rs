@@ -256,7 +256,7 @@ impl Writer {
                 return Err(Broken::NotBegun(words(&error)));
             }
             let waited = started.elapsed();
-            if waited > HOLDER_LEASE {
+            if waited > HOLDER_LEASE && !broken!(self.shared.switches, HolderNotJudged) {
                 self.look_at_holder(&mut seen)?;
             }
             if waited > WAIT_FOR_LOCK {
