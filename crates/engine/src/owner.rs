@@ -427,6 +427,7 @@ impl Runner {
             generation: self.state.settings.as_ref().map_or(0, |s| s.generation),
             continuation: None,
             handed_over: false,
+            quiet_ms: 0,
             fence,
         };
         self.recover(&tenure).await.map(|_| ())

@@ -297,6 +297,10 @@ pub struct Tenure {
     /// It was handed over to this node, which has just accepted it: nothing was lost, and a step that is open
     /// waits only for approvals (R11).
     pub handed_over: bool,
+    /// How many milliseconds from now on something that the lost owner started may still live (R10): what is left
+    /// of its last lease by the store's clock, and a second. 0 when its process is known to be gone with all it
+    /// started, and when nobody was lost. The log moves at once; the first spawn waits, or for a proof.
+    pub quiet_ms: u64,
 }
 
 /// An interrupt request (R5), one keyed unfenced transaction.
@@ -466,8 +470,15 @@ pub trait Store: Send + Sync + 'static {
     /// The node is gone: marks it dead, so that what it still held is claimable at once.
     async fn leave(&self, incarnation: &Incarnation) -> Result<(), NodeError>;
 
+    /// As [`Store::leave`], for a node that has stopped all its work by itself because it could not renew in time:
+    /// that was no crash, so what it still held is not charged to its sessions (R8), and nothing it started
+    /// lives on (R10). Also when others have marked it dead meanwhile: what nobody took yet is not charged then.
+    async fn resign(&self, incarnation: &Incarnation) -> Result<(), NodeError>;
+
     /// Marks dead every node this observer can prove dead, or whose lease ended by the rules of R7, and
-    /// returns them.
+    /// returns them. By fast suspicion, where the backend has it: its connection is gone *and* its address
+    /// refuses. Every node calls this several times a second: it must cost one cheap read when nobody is
+    /// suspicious.
     async fn reap(&self, observer: &Incarnation) -> Result<Vec<Incarnation>, NodeError>;
 
     /// Every node that is not dead.
@@ -499,6 +510,11 @@ pub trait Store: Send + Sync + 'static {
         session: &SessionId,
         fence: &Fence,
     ) -> Result<Option<ClaimView>, ReadError>;
+
+    /// What the node holds, in one read whatever their number: the poll that is always on (design §6), by which
+    /// a node learns of interrupts, of sessions it lost, of new events in sessions that wait, and of sessions
+    /// handed over to it, each of which a hint may have told it before. By session id.
+    async fn held(&self, incarnation: &Incarnation) -> Result<Vec<HeldClaim>, ReadError>;
 
     /// Every claim row, for people and tests.
     async fn claims(&self) -> Result<Vec<ClaimRow>, ReadError>;

@@ -113,6 +113,8 @@ mutations! {
     PlacementIgnored = "R9-placement-ignored", "tenure-store conformance::a_location_is_for_nodes_that_serve_it";
     /// A panicking after-commit hook is only logged.
     HookPanicSilent = "R3-hook-panic-silent", "tenure-store conformance::a_panicking_hook_harms_nobody_and_is_told";
+    /// A node that stopped by itself, and says so, is charged as one that crashed.
+    ResignCharges = "R8-resign-charges", "tenure-store conformance::a_node_that_resigns_is_not_charged_and_leaves_nothing_behind";
 }
 
 /// The switches of one store; clones share them.

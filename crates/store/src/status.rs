@@ -120,6 +120,23 @@ pub struct ClaimView {
     pub wake_pending: bool,
 }
 
+/// A claim as its owner's poll reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldClaim {
+    /// The session.
+    pub session: SessionId,
+    /// The claim.
+    pub claim: ClaimId,
+    /// The epoch.
+    pub epoch: u64,
+    /// The phase now.
+    pub phase: Phase,
+    /// The session's last seq.
+    pub head: u64,
+    /// It was handed over to this node, which has not accepted it yet.
+    pub handed: bool,
+}
+
 /// A claim row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRow {

@@ -131,6 +131,14 @@ impl Store for Stepping {
         self.0.leave(incarnation).await
     }
 
+    async fn resign(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
+        self.0.resign(incarnation).await
+    }
+
+    async fn held(&self, incarnation: &Incarnation) -> Result<Vec<HeldClaim>, ReadError> {
+        self.0.held(incarnation).await
+    }
+
     async fn reap(&self, observer: &Incarnation) -> Result<Vec<Incarnation>, NodeError> {
         self.0.reap(observer).await
     }

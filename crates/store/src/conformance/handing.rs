@@ -63,6 +63,41 @@ pub async fn a_named_successor_goes_on_at_the_next_epoch(w: World) {
     ));
 }
 
+pub async fn the_poll_reads_all_that_a_node_holds(w: World) {
+    let (session, node, mut owner, _, message) = w.running().await;
+    let (other, heir) = (w.running().await, w.join().await);
+    assert_eq!(w.store.held(&heir).await.unwrap(), []);
+    let one = async |node: &Incarnation| {
+        let held = w.store.held(node).await.unwrap();
+        assert_eq!(held.len(), 1, "{held:?}");
+        held[0].clone()
+    };
+    let held = one(&node).await;
+    let head = w.store.read(&session, None, 1).await.unwrap().head;
+    assert_eq!(
+        (held.session.clone(), Some(held.head)),
+        (session.clone(), head)
+    );
+    assert_eq!(held.claim, owner.fence.claim);
+    assert_eq!((held.epoch, held.phase), (owner.fence.epoch, Phase::Active));
+    assert!(!held.handed);
+    w.admit(&session).await;
+    assert_eq!(one(&node).await.head, held.head + 1);
+    w.store
+        .interrupt(w.interrupt(&other.0, None))
+        .await
+        .unwrap();
+    assert_eq!(one(&other.1).await.phase, Phase::Cancelling);
+    owner.end_step(&w, &message).await;
+    owner.ops(vec![to(&heir)]).await.unwrap();
+    assert_eq!(w.store.held(&node).await.unwrap(), []);
+    let given = one(&heir).await;
+    assert_eq!((given.epoch, given.handed), (held.epoch + 1, true));
+    let tenure = adopted(&w, &owner, &heir).await;
+    let kept = one(&heir).await;
+    assert_eq!((kept.claim, kept.handed), (tenure.fence.claim, false));
+}
+
 pub async fn a_step_that_waits_is_handed_over_as_it_is(w: World) {
     let (session, _, mut owner, _, message) = w.running().await;
     let heir = w.join().await;

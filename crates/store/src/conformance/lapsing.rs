@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::api::*;
 use std::time::Duration;
+use tenure_core::event::body::Phase;
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -121,4 +122,49 @@ pub async fn leaving_frees_the_sessions(w: World) {
         w.acquire(&session, &heir).await.tenure.taken_from,
         Some(node)
     );
+}
+
+pub async fn a_node_that_resigns_is_not_charged_and_leaves_nothing_behind(w: World) {
+    let (session, node, _, _, _) = w.running().await;
+    let heir = w.join().await;
+    w.store.resign(&node).await.unwrap();
+    let taken = w.acquire(&session, &heir).await.tenure;
+    assert_eq!(taken.taken_from, Some(node.clone()));
+    assert_eq!((taken.charged, taken.attempts), (false, 0));
+    assert_eq!((taken.phase, taken.quiet_ms), (Phase::Active, 0));
+    assert_eq!(w.store.renew(&node).await.unwrap(), Renewal::Dead);
+    // Others were quicker to mark it dead, and nobody has taken its session yet.
+    let (session, node, _, _, _) = w.running().await;
+    w.backend.crash(&node);
+    assert_eq!(
+        w.store.reap(&heir).await.unwrap(),
+        std::slice::from_ref(&node)
+    );
+    w.store.resign(&node).await.unwrap();
+    assert!(!w.acquire(&session, &heir).await.tenure.charged);
+    // What was taken before it could say so was charged, and stays so.
+    let (session, node, _, _, _) = w.running().await;
+    w.backend.crash(&node);
+    w.store.reap(&heir).await.unwrap();
+    let taken = w.acquire(&session, &heir).await.tenure;
+    w.store.resign(&node).await.unwrap();
+    assert_eq!((taken.charged, taken.attempts), (true, 1));
+    let row = w.store.session(&session).await.unwrap().unwrap();
+    assert_eq!(row.attempts, 1);
+}
+
+pub async fn what_a_silent_node_started_is_given_its_lease_and_a_second(w: World) {
+    let (session, _, _, _, _) = w.running().await;
+    let observer = w.join().await;
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    for _ in 0..6 {
+        w.backend.advance(TICK);
+        w.store.renew(&observer).await.unwrap();
+        w.store.reap(&observer).await.unwrap();
+    }
+    w.backend.advance(TICK / 2);
+    let dead = w.store.reap(&observer).await.unwrap();
+    assert_eq!(dead.len(), 1, "its lease is over, and was watched");
+    let taken = w.acquire(&session, &observer).await.tenure;
+    assert!((1..=500).contains(&taken.quiet_ms), "{} ms", taken.quiet_ms);
 }

@@ -4,7 +4,7 @@ use super::append::write;
 use super::event::Encoded;
 use super::head::Head;
 use super::project::Work;
-use super::rows::{NodeState, Rows};
+use super::rows::{LOCK_DELAY_MS, NodeFacts, NodeState, Rows};
 use super::{AppendStop, Ran, Stop};
 use crate::api::{Acquire, Fence, Interrupt, Interrupted, Tenure};
 use crate::error::AppendError;
@@ -146,7 +146,18 @@ fn tenure(
         generation: head.generation,
         continuation,
         handed_over: false,
+        quiet_ms: 0,
     })
+}
+
+/// How long what a lost owner started may still live, on the word of its lease alone (R10).
+fn quiet_ms(rows: &impl Rows, lost: Option<&NodeFacts>) -> u64 {
+    let left = lost.map_or(0, |node| {
+        node.lease_until
+            .saturating_add(LOCK_DELAY_MS)
+            .saturating_sub(rows.lease_ms())
+    });
+    u64::try_from(left).unwrap_or(0)
 }
 
 /// Does the session pay for the loss of its owner (R8)?
@@ -170,10 +181,18 @@ fn take(
         .take()
         .map(|owner| stored_id(Incarnation::parse(&owner), &head))
         .transpose()?;
+    let lost = match &taken_from {
+        Some(owner) if !adopted && head.handed_until.is_none() => rows.node(owner.as_str())?,
+        _ => None,
+    };
+    // A node that stopped by itself, and says so, did not crash.
+    let resigned =
+        lost.as_ref().is_some_and(|node| node.resigned) && !broken!(rows.switches(), ResignCharges);
     // R8: only a session that was doing something pays for its owner's death.
     let doing = head.open_step.is_some() || head.open_compaction.is_some() || head.loading;
     let charged = taken_from.is_some()
         && doing
+        && !resigned
         && charge == Charge::IfAtWork
         && !broken!(rows.switches(), NoCharge);
     if charged {
@@ -196,6 +215,7 @@ fn take(
     let continuation = rows.open_claim(head.sid, rows.wall_ms())?;
     rows.save(&mut head)?;
     let mut tenure = tenure(&head, taker, continuation)?;
+    tenure.quiet_ms = quiet_ms(rows, lost.as_ref());
     tenure.taken_from = taken_from;
     tenure.charged = charged;
     Ok(tenure)

@@ -17,12 +17,20 @@ pub(crate) enum NodeState {
     Dead,
 }
 
+/// What is waited beyond the end of a dead node's lease before anything is spawned where it worked (R10).
+pub(crate) const LOCK_DELAY_MS: i64 = 1_000;
+
 /// What the rules ask about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     pub(crate) state: NodeState,
     /// Its lease runs, on the clock leases are judged by.
     pub(crate) leased: bool,
+    /// When its last lease ends or ended, on that clock. A node that is known to be gone together with all it
+    /// started has none left: its row was moved at least [`LOCK_DELAY_MS`] into the past when it was marked dead.
+    pub(crate) lease_until: i64,
+    /// It said by itself that it is dead, with all it ran stopped (`Store::resign`).
+    pub(crate) resigned: bool,
     /// What it serves.
     pub(crate) serves: Serves,
 }

@@ -65,7 +65,8 @@ const INBOX: &str = "SELECT s.id, i.input, i.seq, i.delivery, i.state, i.fenced 
 const EFFECTS: &str = "SELECT s.id, e.message, e.call, e.epoch, e.generation, e.pid, e.pid_start, e.boot_id \
      FROM unnest($1) u(id) JOIN @.session s ON s.id = u.id AND NOT s.deleted JOIN @.effect e ON e.sid = s.sid";
 const CLOCK: &str = "SELECT @.lease_clock()";
-const NODES: &str = "SELECT n.incarnation, n.state, n.lease_until > @.lease_clock(), n.labels, n.roots FROM \
+const NODES: &str = "SELECT n.incarnation, n.state, n.lease_until > @.lease_clock(), n.labels, n.roots, \
+     n.lease_until, n.resigned FROM \
      (SELECT unnest($1) UNION SELECT s.owner FROM unnest($2) u(id) \
       JOIN @.session s ON s.id = u.id AND NOT s.deleted WHERE s.owner IS NOT NULL) w(name) \
      JOIN @.node n ON n.incarnation = w.name";
@@ -386,6 +387,8 @@ fn node(row: &Row) -> (String, NodeFacts) {
     let facts = NodeFacts {
         state: node_state(row.get(1)),
         leased: row.get(2),
+        lease_until: row.get(5),
+        resigned: row.get(6),
         serves: Serves {
             labels: row.get(3),
             roots: row.get(4),

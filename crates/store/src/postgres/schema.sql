@@ -20,7 +20,8 @@ CREATE TABLE @.node(
   lease_until BIGINT NOT NULL,     -- by lease_clock()
   renewal_no BIGINT NOT NULL,
   joined_ms BIGINT NOT NULL,
-  ended_ms BIGINT
+  ended_ms BIGINT,
+  resigned BOOLEAN NOT NULL DEFAULT FALSE  -- it stopped by itself: what it held is not charged
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE SEQUENCE @.session_sid;
 CREATE SEQUENCE @.session_activity;

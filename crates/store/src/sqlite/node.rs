@@ -5,7 +5,7 @@ use super::tx::{Stop, Tx, first, int};
 use crate::api::{NodeInfo, Renewal};
 use crate::error::NodeError;
 use crate::machine::lapse::Suspect;
-use crate::machine::rows::{NodeFacts, NodeState};
+use crate::machine::rows::{LOCK_DELAY_MS, NodeFacts, NodeState};
 use rusqlite::{Connection, params};
 use tenure_core::id::Incarnation;
 use tenure_core::placement::Serves;
@@ -20,7 +20,7 @@ pub(super) fn facts(
 ) -> rusqlite::Result<Option<NodeFacts>> {
     first(
         conn,
-        "SELECT state, lease_until, labels, roots FROM node WHERE incarnation = ?1",
+        "SELECT state, lease_until, labels, roots, resigned FROM node WHERE incarnation = ?1",
         [incarnation],
         |row| {
             Ok(NodeFacts {
@@ -30,6 +30,8 @@ pub(super) fn facts(
                     _ => NodeState::Dead,
                 },
                 leased: row.get::<_, i64>(1)? > boot_ms,
+                lease_until: row.get(1)?,
+                resigned: row.get(4)?,
                 serves: Serves {
                     labels: labels_of(&row.get::<_, String>(2)?),
                     roots: labels_of(&row.get::<_, String>(3)?),
@@ -94,11 +96,25 @@ pub(super) fn drain(tx: &Tx<'_>, incarnation: &Incarnation) -> Result<(), NodeSt
     Ok(())
 }
 
+/// How a node's death is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Death {
+    /// Its lease ended: what it started may live on for a moment.
+    Lapsed,
+    /// Its process is gone, or says itself that it is done.
+    Proven,
+}
+
 /// Marks a node dead, for good. Its sessions are claimable from this commit on.
-pub(super) fn bury(tx: &Tx<'_>, incarnation: &str) -> rusqlite::Result<bool> {
+pub(super) fn bury(tx: &Tx<'_>, incarnation: &str, death: Death) -> rusqlite::Result<bool> {
+    let lease_until = match death {
+        Death::Lapsed => i64::MAX,
+        Death::Proven => tx.boot_ms.saturating_sub(LOCK_DELAY_MS),
+    };
     let buried = tx.exec(
-        "UPDATE node SET state = 2, ended_ms = ?2 WHERE incarnation = ?1 AND state < 2",
-        params![incarnation, tx.wall_ms],
+        "UPDATE node SET state = 2, ended_ms = ?2, lease_until = min(lease_until, ?3) \
+         WHERE incarnation = ?1 AND state < 2",
+        params![incarnation, tx.wall_ms, lease_until],
     )?;
     if buried == 1 {
         tx.exec(
@@ -107,6 +123,17 @@ pub(super) fn bury(tx: &Tx<'_>, incarnation: &str) -> rusqlite::Result<bool> {
         )?;
     }
     Ok(buried == 1)
+}
+
+/// The node has stopped by itself, whether or not others noticed.
+pub(super) fn resign(tx: &Tx<'_>, incarnation: &str) -> rusqlite::Result<bool> {
+    let buried = bury(tx, incarnation, Death::Proven)?;
+    let said = tx.exec(
+        "UPDATE node SET resigned = 1, lease_until = min(lease_until, ?2) \
+         WHERE incarnation = ?1 AND resigned = 0",
+        params![incarnation, tx.boot_ms.saturating_sub(LOCK_DELAY_MS)],
+    )?;
+    Ok(buried || said == 1)
 }
 
 /// Where dead nodes listened.

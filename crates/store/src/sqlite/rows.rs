@@ -287,16 +287,30 @@ fn like(text: &str) -> String {
     pattern
 }
 
+/// Nodes that are neither dead nor known to be gone.
+fn living(conn: &Connection, now: &Now<'_>) -> rusqlite::Result<Vec<String>> {
+    let mut statement =
+        conn.prepare_cached("SELECT incarnation FROM node WHERE state < 2 AND boot_id = ?1")?;
+    let rows = statement.query_map([&now.boot_id], |row| row.get::<_, String>(0))?;
+    let mut living = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    living.retain(|incarnation| !(now.is_gone)(incarnation));
+    Ok(living)
+}
+
 /// Oldest activity first, so that nobody starves.
 pub(super) fn claimable(
     conn: &Connection,
     limit: usize,
     now: &Now<'_>,
 ) -> Result<Vec<SessionRow>, ReadStop> {
+    // What a living node holds is not looked at: there may be thousands of sessions that wait.
+    let living = serde_json::Value::from(living(conn, now)?).to_string();
     let rows = query(
         conn,
-        "WHERE s.busy = 1 AND s.deleted = 0 AND s.quarantine IS NULL ORDER BY s.activity",
-        [],
+        "WHERE s.busy = 1 AND s.deleted = 0 AND s.quarantine IS NULL AND (s.owner IS NULL \
+         OR s.handed_until IS NOT NULL OR s.owner NOT IN (SELECT value FROM json_each(?1))) \
+         ORDER BY s.activity",
+        [living],
     )?;
     let mut rows = all_rows(conn, rows, now)?;
     rows.retain(|row| matches!(row.state, SessionState::Claimable { .. }));
@@ -397,6 +411,25 @@ pub(super) fn claim_phase(
         phase,
         wake_pending: wake_pending(conn, head.sid)?,
     }))
+}
+
+/// What an owner holds, by the index of owners.
+pub(super) fn held(conn: &Connection, owner: &Incarnation) -> Result<Vec<HeldClaim>, ReadStop> {
+    let mut statement = conn.prepare_cached(
+        "SELECT id, claim_id, epoch, phase, head, handed_until IS NOT NULL FROM session \
+         WHERE owner = ?1 AND claim_id IS NOT NULL AND phase IS NOT NULL ORDER BY id",
+    )?;
+    let rows = statement.query_map([owner.as_str()], |row| {
+        Ok(HeldClaim {
+            session: event::parse(0, &row.get::<_, String>(0)?, SessionId::parse)?,
+            claim: event::parse(1, &row.get::<_, String>(1)?, ClaimId::parse)?,
+            epoch: uint(row.get(2)?),
+            phase: phase_of(row.get(3)?),
+            head: row.get::<_, Option<i64>>(4)?.map_or(0, uint),
+            handed: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, ReadStop> {

@@ -2,7 +2,7 @@
 
 use super::event;
 use super::locks::remove_socket;
-use super::node;
+use super::node::{self, Death};
 use super::reader::{read, unavailable};
 use super::rows::{self, Now};
 use super::tx::{Stop, int, uint};
@@ -342,8 +342,21 @@ impl Store for SqliteStore {
     async fn leave(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
         let id = incarnation.as_str().to_owned();
         self.submit(None, Vec::new(), node_failed, move |tx| {
-            let buried = node::bury(tx, &id)?;
+            let buried = node::bury(tx, &id, Death::Proven)?;
             Ok(((), if buried { Ran::Wrote } else { Ran::Nothing }))
+        })
+        .await?;
+        if let Some(held) = self.nodes().remove(incarnation.as_str()) {
+            held.remove();
+        }
+        Ok(())
+    }
+
+    async fn resign(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
+        let id = incarnation.as_str().to_owned();
+        self.submit(None, Vec::new(), node_failed, move |tx| {
+            let said = node::resign(tx, &id)?;
+            Ok(((), if said { Ran::Wrote } else { Ran::Nothing }))
         })
         .await?;
         if let Some(held) = self.nodes().remove(incarnation.as_str()) {
@@ -368,20 +381,22 @@ impl Store for SqliteStore {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
                 let seen = all.entry(own.incarnation.clone()).or_default();
-                let mut dead = seen.judge(tx.boot_ms, own, &nodes, tx.switches);
-                for node in &nodes {
-                    let other = node.incarnation != own.incarnation;
-                    if other
-                        && !dead.contains(&node.incarnation)
-                        && shared.is_gone(&node.incarnation)
-                    {
-                        dead.push(node.incarnation.clone());
-                    }
-                }
+                let lapsed = seen.judge(tx.boot_ms, own, &nodes, tx.switches);
                 let mut buried = Vec::new();
-                for incarnation in dead {
-                    if node::bury(tx, &incarnation)? {
-                        buried.push(incarnation);
+                for node in nodes
+                    .iter()
+                    .filter(|node| node.incarnation != own.incarnation)
+                {
+                    // A free lock is a proof, and so is another boot.
+                    let death = if node.proven_dead || shared.is_gone(&node.incarnation) {
+                        Death::Proven
+                    } else if lapsed.contains(&node.incarnation) {
+                        Death::Lapsed
+                    } else {
+                        continue;
+                    };
+                    if node::bury(tx, &node.incarnation, death)? {
+                        buried.push(node.incarnation.clone());
                     }
                 }
                 if buried.is_empty() {
@@ -442,6 +457,11 @@ impl Store for SqliteStore {
             rows::claim_phase(conn, &id, &fence)
         })
         .await
+    }
+
+    async fn held(&self, incarnation: &Incarnation) -> Result<Vec<HeldClaim>, ReadError> {
+        let owner = incarnation.clone();
+        read(&self.shared, move |conn| rows::held(conn, &owner)).await
     }
 
     async fn claims(&self) -> Result<Vec<ClaimRow>, ReadError> {

@@ -6,7 +6,7 @@ use super::tx::first;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_core::id::SessionId;
 use tokio::sync::watch;
 
@@ -14,6 +14,8 @@ use tokio::sync::watch;
 const FAST: Duration = Duration::from_millis(15);
 /// Between looks while only the whole store is watched.
 const SLOW: Duration = Duration::from_secs(1);
+/// Rest after a look, in the time the look took.
+const REST: u32 = 15;
 
 struct Watched {
     sender: watch::Sender<u64>,
@@ -188,6 +190,7 @@ fn poll(weak: &Weak<SharedState>) {
         let Some(sleep) = shared.watchers.tidy() else {
             return;
         };
+        let began = Instant::now();
         if conn.is_none() {
             conn = connect(&shared.path, Role::Read).ok();
             version = None;
@@ -203,7 +206,8 @@ fn poll(weak: &Weak<SharedState>) {
         }
         let watchers = Arc::clone(&shared.watchers);
         drop(shared);
-        watchers.sleep(sleep);
+        // Where thousands are watched, looking at each takes time: it stays a small part of all.
+        watchers.sleep(sleep.max(began.elapsed() * REST));
     }
 }
 
