@@ -30,7 +30,7 @@ const CORE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror", "sha2", "uui
 /// Outside crates that belong to one floor's subject, and who may use them outside tests.
 const ROOMS: &[(&str, &[&str])] = &[
     ("rusqlite", &["tenure-store"]),
-    ("reqwest", &["tenure-provider"]),
+    ("reqwest", &["tenure-provider", "tenure-server"]),
     ("axum", &["tenure-scripted", "tenure-server"]),
     ("clap", &["tenure"]),
     ("indicatif", &["tenure"]),

@@ -11,21 +11,18 @@ use tenure_core::id::MessageId;
 const REMEMBERED: usize = 64;
 
 /// One part of a message as this reader has seen it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Part {
-    attempt: u32,
+    /// None until something tells it, for a part that was under way when the reader came.
+    attempt: Option<u32>,
     /// The end of what was shown live.
     shown: u64,
-    /// The end of what the log holds; none when the reader came after the part's start.
-    durable: Option<u64>,
+    /// The end of what the log holds, as far as the reader has read it.
+    durable: u64,
+    started: bool,
+    /// The log's events of it began in its middle: where `durable` is, only its end tells.
+    middle: bool,
     ended: bool,
-}
-
-impl Part {
-    /// Up to where a following item may be joined on.
-    fn reach(&self) -> u64 {
-        self.shown.max(self.durable.unwrap_or(0))
-    }
 }
 
 /// What one reader of a session saw live and has not seen confirmed. Its size is bounded by the open step.
@@ -65,18 +62,19 @@ impl LiveTracker {
             }
             EventBody::FragmentStarted(start) => {
                 let part = self.part(&start.message, start.part, start.attempt);
-                part.durable = Some(part.durable.unwrap_or(0));
+                part.started = true;
             }
             EventBody::FragmentChunk(chunk) => {
                 let key = (chunk.message.clone(), chunk.part);
-                if let Some(Part { durable, .. }) = self.parts.get_mut(&key) {
-                    *durable = durable.map(|end| end + chunk.text.len() as u64);
-                }
+                let part = self.parts.entry(key).or_default();
+                part.middle |= !part.started;
+                part.durable += chunk.text.len() as u64;
             }
             EventBody::FragmentEnded(end) => {
                 let key = (end.message.clone(), end.part);
                 if let Some(part) = self.parts.get_mut(&key) {
-                    part.durable = Some(end.bytes);
+                    part.durable = end.bytes;
+                    part.middle = false;
                     part.ended = true;
                     out.extend(unconfirmed(&key, part));
                 }
@@ -118,12 +116,16 @@ impl LiveTracker {
         text: String,
     ) -> Option<LiveItem> {
         let part = self.part(&message, number, attempt);
-        if part.ended || attempt != part.attempt {
+        if part.ended || part.attempt != Some(attempt) {
             return None;
         }
-        let reach = part.reach();
-        // Of a part whose start this reader has not seen, anything is the first.
-        let first = part.durable.is_none() && part.shown == 0;
+        let reach = if part.middle {
+            part.shown
+        } else {
+            part.shown.max(part.durable)
+        };
+        // For a reader that came in the middle of the part, the text begins anywhere.
+        let first = part.middle && part.shown == 0;
         if offset > reach && !first {
             return None;
         }
@@ -151,14 +153,14 @@ impl LiveTracker {
         let open: Vec<(MessageId, u32)> = self
             .parts
             .iter()
-            .map(|((message, _), part)| (message.clone(), part.attempt))
+            .map(|((message, _), part)| (message.clone(), part.attempt.unwrap_or(0)))
             .collect();
         for (message, attempt) in open {
             self.raise_floor(&message, attempt.saturating_add(1));
         }
         for (key, part) in &mut self.parts {
             // Where the log's end is not known, the part's own end tells it: recovery writes one.
-            if part.durable.is_some() {
+            if !part.middle {
                 out.extend(unconfirmed(key, part));
             }
         }
@@ -166,7 +168,7 @@ impl LiveTracker {
 
     fn give_up_below(&mut self, message: &MessageId, attempt: u32, out: &mut Vec<LiveItem>) {
         for (key, part) in &mut self.parts {
-            if &key.0 == message && part.attempt < attempt && !part.ended {
+            if &key.0 == message && part.attempt.is_none_or(|own| own < attempt) && !part.ended {
                 part.ended = true;
                 out.extend(unconfirmed(key, part));
             }
@@ -185,14 +187,9 @@ impl LiveTracker {
     }
 
     fn part(&mut self, message: &MessageId, part: u32, attempt: u32) -> &mut Part {
-        // The reader saw the attempt begin: it has not missed the start of any part of it.
-        let durable = (self.floor(message) == attempt).then_some(0);
-        self.parts.entry((message.clone(), part)).or_insert(Part {
-            attempt,
-            shown: 0,
-            durable,
-            ended: false,
-        })
+        let part = self.parts.entry((message.clone(), part)).or_default();
+        part.attempt.get_or_insert(attempt);
+        part
     }
 
     fn floor(&self, message: &MessageId) -> u32 {
@@ -214,14 +211,15 @@ impl LiveTracker {
 
 /// The marker for what was shown beyond the log; says it once.
 fn unconfirmed((message, number): &(MessageId, u32), part: &mut Part) -> Option<LiveItem> {
-    let from = part.durable.unwrap_or(0);
+    // A part whose end nobody tells is superseded from its start.
+    let from = if part.middle { 0 } else { part.durable };
     if part.shown <= from {
         return None;
     }
     part.shown = from;
     Some(LiveItem::Superseded {
         message: message.clone(),
-        attempt: part.attempt,
+        attempt: part.attempt.unwrap_or(0),
         part: *number,
         from,
     })

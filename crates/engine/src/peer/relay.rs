@@ -118,6 +118,7 @@ impl Relay {
             tokio::select! {
                 biased;
                 () = self.sender.closed() => return,
+                () = tell(&self.sender), if self.missed => self.missed = false,
                 changed = changes.changed(), if !owned => if changed.is_err() { return },
                 changed = self.seen.changed() => if changed.is_err() { return },
                 () = env.sleep(wait) => {}
@@ -139,6 +140,7 @@ impl Relay {
             tokio::select! {
                 biased;
                 () = self.sender.closed() => return Ended::Unread,
+                () = tell(&self.sender), if self.missed => self.missed = false,
                 said = stream.next() => match said {
                     Some(Relayed::Item { item }) => {
                         *pause = SHORTLY;
@@ -173,11 +175,7 @@ impl Relay {
     /// A slow reader is told, not waited for: the owner must not be held up. False when it has gone.
     fn hand_on(&mut self, item: LiveItem) -> bool {
         if self.missed {
-            match self.sender.try_send(LiveItem::Lagged) {
-                Ok(()) => self.missed = false,
-                Err(mpsc::error::TrySendError::Full(_)) => return true,
-                Err(mpsc::error::TrySendError::Closed(_)) => return false,
-            }
+            return !self.sender.is_closed();
         }
         match self.sender.try_send(item) {
             Ok(()) => true,
@@ -187,5 +185,14 @@ impl Relay {
             }
             Err(mpsc::error::TrySendError::Closed(_)) => false,
         }
+    }
+}
+
+/// Tells the reader that it missed something, as soon as it has room for that.
+async fn tell(sender: &mpsc::Sender<LiveItem>) {
+    match sender.reserve().await {
+        Ok(room) => room.send(LiveItem::Lagged),
+        // It has gone, which is noticed elsewhere.
+        Err(_) => std::future::pending().await,
     }
 }

@@ -1,0 +1,170 @@
+//! Which life a process answers for, and which requests it lets in.
+
+use crate::auth::{ClusterSecret, SIGNATURE, verify};
+use crate::replay::Replays;
+use crate::wire::Refusal;
+use axum::body::Body;
+use axum::extract::FromRequest;
+use bytes::Bytes;
+use http::Request;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tenure_core::id::Incarnation;
+use tenure_engine::NodeService;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Bounds on what others may ask of a node.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections open at the same time; more wait to be accepted.
+    pub connections: usize,
+    /// Live streams at the same time; more are refused.
+    pub streams: usize,
+    /// Bytes of a request's body.
+    pub body: usize,
+    /// How long a request's head, then its body, may take; an idle connection is closed after it.
+    pub patience: Duration,
+    /// Between two signs of life on a quiet stream.
+    pub beat: Duration,
+    /// Callers in one generation of numbers used once.
+    pub callers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            streams: 512,
+            body: 16 * 1024,
+            patience: Duration::from_secs(30),
+            beat: Duration::from_secs(1),
+            callers: 4096,
+        }
+    }
+}
+
+/// One life of the node in this process.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub incarnation: Incarnation,
+    /// None while the node is still joining.
+    pub service: Option<NodeService>,
+    /// Ends its streams.
+    pub stop: CancellationToken,
+    replays: Mutex<Replays>,
+}
+
+/// Where requests come in.
+#[derive(Debug)]
+pub(crate) struct Door {
+    secret: ClusterSecret,
+    pub limits: Limits,
+    pub streams: Arc<Semaphore>,
+    life: Mutex<Option<Arc<Life>>>,
+}
+
+impl Door {
+    pub fn new(secret: ClusterSecret, limits: Limits) -> Self {
+        Self {
+            secret,
+            streams: Arc::new(Semaphore::new(limits.streams)),
+            limits,
+            life: Mutex::new(None),
+        }
+    }
+
+    /// From now on this process answers for this life and no other.
+    pub fn open(
+        &self,
+        incarnation: &Incarnation,
+        service: Option<NodeService>,
+        stop: CancellationToken,
+    ) {
+        let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        // A life that was announced keeps what it has accepted meanwhile.
+        let same = life
+            .take()
+            .filter(|known| &known.incarnation == incarnation);
+        let replays = same.map_or_else(
+            || Replays::new(self.limits.callers),
+            |known| {
+                let mut kept = known.replays.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::replace(&mut *kept, Replays::closed())
+            },
+        );
+        *life = Some(Arc::new(Life {
+            incarnation: incarnation.clone(),
+            service,
+            stop,
+            replays: Mutex::new(replays),
+        }));
+    }
+
+    /// This life is over.
+    pub fn close(&self, incarnation: &Incarnation) {
+        let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        if life.as_ref().is_some_and(|l| &l.incarnation == incarnation) {
+            *life = None;
+        }
+    }
+
+    pub fn life(&self) -> Option<Arc<Life>> {
+        self.life
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// A request that a node of this cluster sent to this very life, for the first time.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub life: Arc<Life>,
+    pub query: String,
+    pub body: Bytes,
+}
+
+impl Asked {
+    /// The node that answers.
+    pub fn service(&self) -> Result<&NodeService, Refusal> {
+        self.life.service.as_ref().ok_or(Refusal::NotNow)
+    }
+}
+
+impl FromRequest<Arc<Door>> for Asked {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request<Body>, door: &Arc<Door>) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        let uri = parts.uri;
+        // Who does not even claim to be a node has nothing read.
+        if !parts.headers.contains_key(&SIGNATURE) {
+            return Err(Refusal::Unsigned(crate::auth::Unsigned::Header(
+                "x-tenure-signature",
+            )));
+        }
+        let limit = door.limits.body;
+        let reading = axum::body::to_bytes(body, limit);
+        let body = match tokio::time::timeout(door.limits.patience, reading).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(_)) => return Err(Refusal::TooLarge(limit)),
+            Err(_) => return Err(Refusal::TooSlow),
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let caller = verify(&door.secret, &parts.method, path, &parts.headers, &body)?;
+        let life = door.life().ok_or(Refusal::NotNow)?;
+        if caller.to != life.incarnation {
+            return Err(Refusal::OtherLife);
+        }
+        life.replays
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(&caller.from, caller.nonce)?;
+        Ok(Self {
+            life,
+            query: uri.query().unwrap_or_default().to_owned(),
+            body,
+        })
+    }
+}

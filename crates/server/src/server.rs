@@ -1,0 +1,180 @@
+//! The listening side: a port, a bounded number of connections, and an orderly end.
+
+use crate::address::{Advertise, AdvertiseError, PeerAddress, address};
+use crate::auth::ClusterSecret;
+use crate::door::{Door, Limits};
+use crate::routes;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Why a node cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No address can be told to others.
+    #[error(transparent)]
+    Advertise(#[from] AdvertiseError),
+}
+
+/// A listening port that answers the nodes of one store for the life that [`HttpPeers`](crate::HttpPeers) opens.
+/// Dropping it ends everything at once; [`NodeServer::shutdown`] lets answers under way be finished.
+#[derive(Debug)]
+pub struct NodeServer {
+    pub(crate) door: Arc<Door>,
+    local: SocketAddr,
+    advertised: PeerAddress,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl NodeServer {
+    /// Listens. `machine` names this machine, so that others do not take its loopback addresses for theirs.
+    ///
+    /// # Errors
+    /// The port cannot be had, or there is no address that others could use.
+    pub async fn bind(
+        listen: SocketAddr,
+        advertise: &Advertise,
+        machine: &str,
+        secret: ClusterSecret,
+        limits: Limits,
+    ) -> Result<Self, BindError> {
+        let failed = |source| BindError::Listen {
+            address: listen,
+            source,
+        };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
+        let advertised = address(local, advertise, machine)?;
+        let connections = Arc::new(Semaphore::new(limits.connections));
+        let patience = limits.patience;
+        let door = Arc::new(Door::new(secret, limits));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let accepting = Accepting {
+            listener,
+            router: routes::router(door.clone()),
+            connections,
+            patience,
+            stop: stop.clone(),
+            tasks: tasks.clone(),
+        };
+        tasks.spawn(accepting.run());
+        Ok(Self {
+            door,
+            local,
+            advertised,
+            stop,
+            tasks,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What others are told.
+    pub fn advertised(&self) -> &PeerAddress {
+        &self.advertised
+    }
+
+    /// Takes no more connections, ends streams, lets short answers be finished, and returns within `limit`.
+    pub async fn shutdown(&self, limit: Duration) {
+        self.stop.cancel();
+        if let Some(life) = self.door.life() {
+            life.stop.cancel();
+        }
+        self.tasks.close();
+        // Who does not read its answer is not waited for.
+        let _ = tokio::time::timeout(limit, self.tasks.wait()).await;
+    }
+}
+
+impl Drop for NodeServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(life) = self.door.life() {
+            life.stop.cancel();
+        }
+    }
+}
+
+struct Accepting {
+    listener: TcpListener,
+    router: Router,
+    connections: Arc<Semaphore>,
+    patience: Duration,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Accepting {
+    async fn run(self) {
+        loop {
+            let permit = tokio::select! {
+                () = self.stop.cancelled() => return,
+                permit = self.connections.clone().acquire_owned() => permit,
+            };
+            let accepted = tokio::select! {
+                () = self.stop.cancelled() => return,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = serve(
+                        stream,
+                        self.router.clone(),
+                        self.patience,
+                        self.stop.clone(),
+                    );
+                    self.tasks.spawn(async move {
+                        connection.await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, router: Router, patience: Duration, stop: CancellationToken) {
+    // A wake is one small packet: it must not wait for more.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "small answers may be held back");
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "a connection ended");
+    }
+}
