@@ -92,6 +92,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silence_ends_it_and_beats_do_not() {
         let beats = stream::iter(0..5).then(|_| async {
+            // tidy: sleep ok because time is paused and the wait is what is tested
             tokio::time::sleep(SILENCE - Duration::from_millis(1)).await;
             Ok::<_, ()>(Bytes::from_static(b"{\"beat\":true}\n"))
         });
