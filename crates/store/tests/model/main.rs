@@ -31,7 +31,8 @@
 //! `exhaustive` runs the protocol as it is and prints the bound and the number of states; the bound is the number
 //! of prompts and of troubles, of all kinds together. `nor_with_more` (ignored) takes it from the environment.
 //! `broken` switches off each rule in turn and demands that the checker finds what `rules` says it prevents; a
-//! rule that others cover says why it exists.
+//! rule that others cover says why it exists. `replay` walks the model at random beside a real store and compares
+//! verdict, owner, epoch, phase, charges, inbox and state after each action: model and code cannot drift apart.
 //!
 //! # What is left out
 //!
@@ -54,6 +55,10 @@ mod broken;
 mod checker;
 mod exhaustive;
 mod nodes;
+mod real;
+mod replay;
 mod rules;
+#[path = "../it/sqlite_backend.rs"]
+mod sqlite_backend;
 mod state;
 mod store;

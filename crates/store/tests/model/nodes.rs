@@ -2,7 +2,7 @@
 
 use crate::rules::{Rule, Rules};
 use crate::state::*;
-use crate::store::Verdict;
+use crate::store::{Taken, Verdict};
 
 /// One thing that happens. Numbers are nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -290,6 +290,9 @@ impl Model {
             if turn.execution {
                 writes.push(Write::Fail);
             }
+            if turn.execution && state.head.continuation {
+                writes.push(Write::Promote { own: true });
+            }
         }
         writes
     }
@@ -429,21 +432,21 @@ impl Model {
         &self,
         state: &mut State,
         n: u8,
-        taken: Result<Fence, Verdict>,
+        taken: Result<Taken, Verdict>,
         heard: bool,
     ) -> Verdict {
         let before = *state;
         match taken {
             Err(refused) => return refused,
-            Ok(fence) if heard => {
+            Ok(Taken { fence, lost }) if heard => {
                 let head = &before.head;
-                let turn = head.turn;
+                // Where nothing was lost and nothing is open, nothing is to be recovered.
+                let recover = lost || head.turn.step || head.phase == Some(Phase::Cancelling);
                 state.nodes[usize::from(n)].memory = Some(Memory {
                     fence,
-                    turn,
-                    // A fresh session with nothing open needs no recovery; writing one is harmless.
-                    recover: turn.execution || head.phase == Some(Phase::Cancelling),
-                    resume: head.continuation && turn.execution,
+                    turn: head.turn,
+                    recover,
+                    resume: recover && head.continuation,
                     spawn: false,
                 });
             }

@@ -48,8 +48,7 @@ rules! {
     /// R1: an adoption raises the epoch.
     AdoptRaisesEpoch => Breaks(&[EpochShared]);
     /// R11: a hand-over raises the epoch.
-    HandOverRaisesEpoch => Covered("whoever accepts or acquires raises it before anything is written, and the old owner's \
-        fence fails by owner and write number");
+    HandOverRaisesEpoch => Breaks(&[EpochShared]);
     /// A draining or dead node acquires nothing.
     AcquireNeedsActive => Breaks(&[OwnerNotActive]);
     /// R7: only what nobody alive owns is taken.

@@ -72,6 +72,14 @@ const FRESH: Fence = Fence {
     tenure: true,
 };
 
+/// A tenure just taken.
+#[derive(Clone, Copy)]
+pub struct Taken {
+    pub fence: Fence,
+    /// From an owner that lost it, be it the same node.
+    pub lost: bool,
+}
+
 /// How a tenure begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taking {
@@ -118,7 +126,7 @@ impl State {
     }
 
     /// R1, R7: one conditional write on the head row.
-    pub fn acquire(&mut self, rules: &Rules, slot: u8, max: u8) -> Result<Fence, Verdict> {
+    pub fn acquire(&mut self, rules: &Rules, slot: u8, max: u8) -> Result<Taken, Verdict> {
         let node = self.nodes[usize::from(slot)];
         if node.row != Row::Active && rules.has(Rule::AcquireNeedsActive) {
             return Err(Verdict::NotAllowed);
@@ -128,7 +136,7 @@ impl State {
         if let Some(owner) = self.head.owner {
             let over = self.head.offer == Offer::Over && rules.has(Rule::OfferEnds);
             let free = self.gone(owner) || over || !rules.has(Rule::TakeoverNeedsGone);
-            if !free || owner == me {
+            if !free {
                 return Err(Verdict::Held);
             }
             how = Taking::Over;
@@ -143,7 +151,7 @@ impl State {
     }
 
     /// R11: a claim of this node on which nothing works: its answer was lost, or it was handed over.
-    pub fn adopt(&mut self, rules: &Rules, slot: u8, max: u8) -> Result<Fence, Verdict> {
+    pub fn adopt(&mut self, rules: &Rules, slot: u8, max: u8) -> Result<Taken, Verdict> {
         let me = Incarnation { slot, age: 0 };
         if self.nodes[usize::from(slot)].row != Row::Active {
             return Err(Verdict::NotAllowed);
@@ -151,10 +159,26 @@ impl State {
         if self.head.owner != Some(me) || self.head.quarantined {
             return self.acquire(rules, slot, max);
         }
+        if self.head.offer != Offer::No {
+            return Ok(self.accept(rules));
+        }
         Ok(self.take(rules, me, Taking::Own, max))
     }
 
-    fn take(&mut self, rules: &Rules, me: Incarnation, how: Taking, max: u8) -> Fence {
+    /// R11: the tenure began with the hand-over, and its epoch was raised then.
+    fn accept(&mut self, rules: &Rules) -> Taken {
+        if rules.has(Rule::AcceptEndsOffer) {
+            self.head.offer = Offer::No;
+        }
+        self.head.loading = true;
+        self.fences(|fence| fence.write = false);
+        Taken {
+            fence: FRESH,
+            lost: false,
+        }
+    }
+
+    fn take(&mut self, rules: &Rules, me: Incarnation, how: Taking, max: u8) -> Taken {
         if self.nodes[usize::from(me.slot)].row != Row::Active {
             self.violate(Violation::OwnerNotActive);
         }
@@ -181,11 +205,13 @@ impl State {
             .phase
             .filter(|_| rules.has(Rule::TakeoverKeepsPhase));
         let cancel = self.head.cancel && rules.has(Rule::TakeSeesCancel);
-        let found = kept.unwrap_or(if cancel {
-            Phase::Cancelling
-        } else {
-            Phase::Safe
-        });
+        let open = self.head.turn.execution && self.head.turn.step;
+        let found = match kept {
+            Some(phase) => phase,
+            None if cancel => Phase::Cancelling,
+            None if open && rules.has(Rule::TakeoverKeepsPhase) => Phase::Active,
+            None => Phase::Safe,
+        };
         let raise = match how {
             Taking::Free => true,
             Taking::Over => rules.has(Rule::TakeoverRaisesEpoch),
@@ -200,10 +226,11 @@ impl State {
         self.head.phase = Some(found);
         self.head.loading = true;
         self.head.cancel = false;
-        if rules.has(Rule::AcceptEndsOffer) || how != Taking::Own {
-            self.head.offer = Offer::No;
+        self.head.offer = Offer::No;
+        Taken {
+            fence: FRESH,
+            lost: how != Taking::Free,
         }
-        FRESH
     }
 
     /// R5: one unfenced transaction on the head row.
@@ -304,9 +331,6 @@ impl State {
             Write::Finish if head.eligible() && rules.has(Rule::ReleaseLooks) => {
                 Some(Verdict::NotIdle)
             }
-            Write::HandOver { .. } if head.phase == Some(Phase::Active) => rules
-                .has(Rule::HandOverAtBoundary)
-                .then_some(Verdict::Rejected),
             _ => None,
         }
     }
@@ -324,6 +348,9 @@ impl State {
                     self.violate(Violation::QuarantinedEarly);
                 }
                 self.head.continuation &= !rules.has(Rule::ContinuationCancelled);
+                if self.head.turn.execution {
+                    self.fail(rules);
+                }
                 self.head.quarantined = true;
                 self.clear_owner();
                 self.end_tenure(rules, false, false);
@@ -421,11 +448,7 @@ impl State {
                 }
                 self.facts.stopping = false;
             }
-            _ => {
-                let later = self.head.interrupt && self.head.later > 0;
-                self.head.parked = !later && rules.has(Rule::FailureParks);
-                self.facts.must_rest = self.head.pending > 0;
-            }
+            _ => self.fail(rules),
         }
         if self.facts.stopping {
             self.violate(Violation::InterruptLost);
@@ -441,20 +464,34 @@ impl State {
         self.end_tenure(rules, false, false);
     }
 
+    /// A failed execution parks what is pending (R4).
+    fn fail(&mut self, rules: &Rules) {
+        let later = self.head.interrupt && self.head.later > 0;
+        self.head.parked = !later && rules.has(Rule::FailureParks);
+        self.facts.must_rest = self.head.pending > 0;
+        self.head.interrupt = false;
+        self.head.later = 0;
+    }
+
     /// R11: to a successor that is active and live, as this transaction sees it; else to nobody.
     fn hand_over(&mut self, rules: &Rules, to: Option<Incarnation>) {
         let able = |who: &Incarnation| {
-            !self.gone(*who) && self.nodes[usize::from(who.slot)].row == Row::Active
+            let node = &self.nodes[usize::from(who.slot)];
+            let leased = !node.expired && self.lie != Some(Witness::Database);
+            !self.gone(*who) && node.row == Row::Active && leased
         };
         let chosen = to.filter(|who| able(who) || !rules.has(Rule::SuccessorTested));
-        if chosen.is_some_and(|who| !able(&who)) {
+        let unable = chosen.is_some_and(|who| {
+            self.gone(who) || self.nodes[usize::from(who.slot)].row != Row::Active
+        });
+        if unable {
             self.violate(Violation::OwnerNotActive);
         }
         if rules.has(Rule::PredecessorOnly) {
             self.facts.predecessor = self.head.owner.map(|owner| owner.slot);
         }
         let raise = rules.has(Rule::HandOverRaisesEpoch);
-        self.end_tenure(rules, raise, chosen.is_some());
+        self.end_tenure(rules, raise, false);
         match chosen {
             Some(heir) => {
                 self.head.owner = Some(heir);
