@@ -51,6 +51,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod batch;
 mod broken;
 mod checker;
 mod exhaustive;

@@ -1,33 +1,19 @@
 //! A real store driven by the model's actions: names, fences and ids for what the model keeps as yes and no.
 
+use crate::batch::{ACCEPT, Batch, Open};
 use crate::nodes::Action;
 use crate::state::{self, NODES, Offer, State, Tool, Write};
 use crate::store::Verdict;
 use std::time::Duration;
-use tenure_core::SessionError;
-use tenure_core::claim::continuation_id;
 use tenure_core::event::NewEvent;
 use tenure_core::event::body::*;
 use tenure_core::id::*;
-use tenure_core::model::ModelRef;
-use tenure_core::provider::Finish;
-use tenure_core::usage::Usage;
 use tenure_store::conformance::World;
 use tenure_store::*;
 
-/// Longer than anything a walk does otherwise: an acceptance deadline passes only when the model says so.
-const ACCEPT: Duration = Duration::from_secs(3_600_000);
 /// The lease of nodes in these worlds.
 const LEASE: Duration = Duration::from_secs(6);
 const TICK: Duration = Duration::from_secs(1);
-
-/// What is open, by its ids.
-#[derive(Debug, Clone, Default)]
-struct Open {
-    execution: Option<ExecutionId>,
-    step: Option<MessageId>,
-    tool: bool,
-}
 
 /// A holder's fence, and what it believes to be open.
 #[derive(Debug, Clone)]
@@ -502,192 +488,5 @@ fn verdict(error: &AppendError) -> Verdict {
         AppendError::NotIdle { .. } => Verdict::NotIdle,
         AppendError::Rejected { .. } => Verdict::Rejected,
         other => panic!("{other}"),
-    }
-}
-
-/// Events and operations in the making.
-struct Batch<'a> {
-    w: &'a World,
-    session: &'a SessionId,
-    open: Open,
-    events: Vec<NewEvent>,
-    ops: Vec<HookOp>,
-}
-
-impl Batch<'_> {
-    fn push(&mut self, body: impl Into<tenure_core::event::EventBody>) {
-        let event = self.w.event(body);
-        self.events.push(event);
-    }
-
-    fn step(&self) -> MessageId {
-        self.open.step.clone().unwrap_or_else(|| self.w.message())
-    }
-
-    fn recovery(&mut self, decision: RecoveryDecision) {
-        self.push(RecoveryStarted {
-            execution: self.open.execution.clone(),
-            phase: Phase::Active,
-            attempts: 0,
-            decision,
-        });
-    }
-
-    /// Ends the step, if one is open; with `goes_on`, words to the model follow and the phase is left.
-    fn settle_step(&mut self, goes_on: bool) {
-        let Some(message) = self.open.step.take() else {
-            return;
-        };
-        if self.open.tool {
-            self.end_effect(&message, None);
-        }
-        self.push(StepEnded {
-            message: message.clone(),
-            finish: Finish::Stop,
-            usage: Usage::default(),
-            cost: Some(0),
-        });
-        if goes_on {
-            self.push(InputAdmitted {
-                input: continuation_id(self.session, message.as_str()),
-                kind: InputKind::Synthetic {
-                    text: "go on".to_owned(),
-                },
-                delivery: Delivery::Steer,
-            });
-            self.ops.push(HookOp::Leave);
-        }
-    }
-
-    fn cancel(&mut self, own: &[MessageId]) {
-        for input in own {
-            self.push(InputCancelled {
-                input: input.clone(),
-                by: "recovery".to_owned(),
-            });
-        }
-    }
-
-    fn failed(&mut self) {
-        if let Some(execution) = self.open.execution.take() {
-            let error = SessionError::new("model", "it failed");
-            self.push(ExecutionFailed { execution, error });
-        }
-    }
-
-    fn quarantine(&mut self, own: &[MessageId]) {
-        self.recovery(RecoveryDecision::Quarantine);
-        self.settle_step(false);
-        self.cancel(own);
-        self.failed();
-        self.ops.push(HookOp::Quarantine {
-            reason: "lost twice".to_owned(),
-        });
-    }
-
-    fn begin(&mut self) {
-        let execution = ExecutionId::from_bits(self.w.bits());
-        self.open.execution = Some(execution.clone());
-        self.push(ExecutionStarted { execution });
-    }
-
-    fn promote(&mut self, input: MessageId) {
-        self.push(InputPromoted {
-            input: input.clone(),
-        });
-        self.ops.push(HookOp::Promote { input });
-    }
-
-    fn start_step(&mut self) {
-        let message = self.w.message();
-        self.push(StepStarted {
-            message: message.clone(),
-            step: 1,
-            model: ModelRef {
-                provider: "local".to_owned(),
-                model: "m1".to_owned(),
-            },
-            last: false,
-        });
-        self.open.step = Some(message.clone());
-        self.ops.push(HookOp::Enter {
-            message: Some(message),
-        });
-    }
-
-    fn start_tool(&mut self) {
-        let message = self.step();
-        self.push(ToolStarted {
-            message: message.clone(),
-            call: CallId::new("c"),
-            generation: 0,
-        });
-        self.open.tool = true;
-        self.ops.push(HookOp::EffectStart {
-            message,
-            call: CallId::new("c"),
-            generation: 0,
-        });
-    }
-
-    fn end_effect(&mut self, message: &MessageId, generation: Option<u64>) {
-        self.open.tool = false;
-        self.push(ToolSucceeded {
-            message: message.clone(),
-            call: CallId::new("c"),
-            text: "done".to_owned(),
-            title: String::new(),
-            metadata: serde_json::Value::Null,
-            cut: None,
-            native: None,
-        });
-        self.ops.push(HookOp::EffectEnd {
-            message: message.clone(),
-            call: CallId::new("c"),
-            generation,
-        });
-    }
-
-    fn end_tool(&mut self) {
-        let message = self.step();
-        self.end_effect(&message, Some(0));
-        self.ops.push(HookOp::Progress);
-    }
-
-    fn release(&mut self, only_when_idle: bool) {
-        self.ops.push(HookOp::Release {
-            only_when_idle,
-            park: false,
-        });
-    }
-
-    fn finish(&mut self) {
-        if let Some(execution) = self.open.execution.take() {
-            self.push(ExecutionSucceeded { execution });
-        }
-        self.release(true);
-    }
-
-    fn fail(&mut self, own: &[MessageId]) {
-        self.cancel(own);
-        self.failed();
-        self.release(false);
-    }
-
-    fn interrupted(&mut self, own: &[MessageId]) {
-        self.settle_step(false);
-        self.cancel(own);
-        if let Some(execution) = self.open.execution.take() {
-            let reason = InterruptReason::User;
-            self.push(ExecutionInterrupted { execution, reason });
-        }
-        self.release(false);
-    }
-
-    fn hand_over(&mut self, to: Option<Incarnation>) {
-        self.ops.push(HookOp::HandOver {
-            to,
-            accept_ms: ACCEPT.as_millis() as u64,
-        });
     }
 }
