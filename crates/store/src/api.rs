@@ -538,6 +538,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// What the store is and whether it is sound, for `doctor`.
     async fn health(&self) -> Result<StoreHealth, ReadError>;
+
+    /// What the nodes of this store prove to each other that they belong to it: 32 random bytes, made with the
+    /// store. None where nodes reach each other by other means.
+    async fn cluster_secret(&self) -> Result<Option<Vec<u8>>, ReadError> {
+        Ok(None)
+    }
 }
 
 /// What recovery decided, re-exported for callers that read claims.

@@ -26,7 +26,6 @@ pub mod conformance;
 pub mod error;
 pub mod follow;
 mod hooks;
-#[allow(dead_code, reason = "for the backend that reads first")]
 mod job;
 mod lanes;
 mod machine;

@@ -1,15 +1,406 @@
-//! The PostgreSQL backend: many processes on one database, one writer task per process, group commit.
+//! The PostgreSQL backend: many processes on one database, one writer per process, group commit.
+//!
+//! A batch is read (or remembered), decided in memory by the rules every backend shares, and written in one flush
+//! that changes only sessions which are still as they were read. See `writer` for the way of an append.
 
-#![allow(dead_code, reason = "the backend is being built on these")]
-
+mod cache;
 mod conn;
+mod failover;
 mod flush;
+mod gate;
 mod load;
 mod migrate;
+mod node;
 mod place;
+mod pool;
+mod pooler;
+mod presence;
+mod queue;
+mod rows;
 mod session;
 mod sql;
+mod store;
 mod tls;
 mod trouble;
+mod upkeep;
+mod wakes;
+mod watch;
+mod writer;
 
 pub use place::{is_url, without_password};
+
+use crate::Switches;
+use crate::clock::{StoreClock, SystemClock};
+use crate::error::OpenError;
+use crate::hooks::Hooks;
+use crate::machine::lapse::Observations;
+use crate::sqlite::Fault;
+use cache::Cache;
+use conn::{Conn, Maker, Use};
+use failover::Owned;
+use gate::Gate;
+use place::Place;
+use pool::{Pool, Slot};
+use presence::Presence;
+use queue::Queue;
+use sql::Dialect;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+#[cfg(feature = "testing")]
+use tenure_core::id::Incarnation;
+use tls::Tls;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use wakes::{Hearing, Tell};
+use watch::Watchers;
+use writer::{APPENDS, INTERRUPTS, Writer};
+
+/// Kibibytes of bodies that may wait for the writer at once; beyond it callers wait.
+const QUEUE_KIB: usize = 256 << 10;
+
+const CLOSED: &str = "it is closed";
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The clock this process observes others by; leases themselves are judged by the server's.
+    pub clock: Arc<dyn StoreClock>,
+    /// Switches that break rules on purpose.
+    #[cfg(feature = "testing")]
+    pub mutations: crate::mutation::Mutations,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            #[cfg(feature = "testing")]
+            mutations: crate::mutation::Mutations::default(),
+        }
+    }
+}
+
+impl Options {
+    fn switches(&self) -> Switches {
+        #[cfg(feature = "testing")]
+        {
+            self.mutations.clone()
+        }
+        #[cfg(not(feature = "testing"))]
+        Switches
+    }
+}
+
+/// What the writers, the readers and the handle share.
+struct Shared {
+    maker: Maker,
+    clock: Arc<dyn StoreClock>,
+    switches: Switches,
+    /// Who sends this process's notifications.
+    origin: String,
+    queue: Queue,
+    control: Queue,
+    permits: Arc<Semaphore>,
+    gate: Gate,
+    hooks: Arc<Hooks>,
+    cache: Cache,
+    owned: Owned,
+    watchers: Watchers,
+    hearing: Hearing,
+    tell: mpsc::UnboundedSender<Tell>,
+    pool: Pool,
+    /// Renewals, and nothing that could keep them waiting.
+    renewals: Slot,
+    /// The poll, and what nodes do now and then.
+    upkeep: Slot,
+    presences: Mutex<HashMap<String, Option<Presence>>>,
+    observations: Mutex<HashMap<String, Observations>>,
+    /// The application name of the writers' connections.
+    name: Mutex<String>,
+    fault: Mutex<Option<Fault>>,
+    hold: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Shared {
+    fn take_fault(&self) -> Option<Fault> {
+        self.fault
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    fn presences(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<Presence>>> {
+        self.presences
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node of this process is no more.
+    fn gone(&self, incarnation: &str, news: bool) {
+        self.owned.leave(incarnation);
+        drop(self.presences().remove(incarnation));
+        if news {
+            self.wake_everybody();
+        }
+    }
+
+    /// The incarnation that others find on the server for this process.
+    fn set_name(&self, name: String) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    fn name(&self) -> String {
+        self.name
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// A writer's connection, to a server that writes, with what a failover lost found out.
+    async fn connect_writer(&self, purpose: Use) -> Result<Conn, String> {
+        let conn = self.maker.connect(purpose, &self.name()).await;
+        let conn = conn.map_err(|error| error.to_string())?;
+        let rewound = self.owned.compare(&conn, &self.cache).await;
+        let rewound = rewound.map_err(|trouble| trouble.words())?;
+        self.wake(&rewound);
+        Ok(conn)
+    }
+}
+
+/// A thread with a runtime of its own, for as long as the store is open.
+struct Engine {
+    thread: Option<JoinHandle<()>>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Engine {
+    /// Starts the thread; its runtime's handle.
+    fn start(name: &str) -> std::io::Result<(Self, Handle)> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let _ = runtime.block_on(stopped);
+                // Tasks that still wait for something go with it.
+                runtime.shutdown_background();
+            })?;
+        let engine = Self {
+            thread: Some(thread),
+            stop: Some(stop),
+        };
+        Ok((engine, handle))
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A store in a PostgreSQL database. Cheap to share; dropping the last handle finishes what is queued and closes.
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    io: Handle,
+    engines: Vec<Engine>,
+    /// Sends when the writer has done everything that was queued.
+    written: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("place", &self.shared.maker.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Opens the store that `url` names, making or updating its schema. Blocks until the server answered, some
+    /// seconds at most when it does not. Works from inside and outside of a runtime: the store has its own threads.
+    ///
+    /// Errors say what is wrong with the URL, the server or the rights; none holds the password.
+    pub fn open(url: &str, options: Options) -> Result<Arc<Self>, OpenError> {
+        let place = Arc::new(Place::parse(url)?);
+        let no_thread = |error: std::io::Error| OpenError::Other {
+            path: place.shown.clone(),
+            detail: format!("the store's threads cannot be started: {error}"),
+        };
+        let (io_engine, io) = Engine::start("store-io").map_err(no_thread)?;
+        let (writer_engine, writer) = Engine::start("store-writer").map_err(no_thread)?;
+        let mut engines = vec![writer_engine, io_engine];
+        let opened = Self::prepare(&place, &options, &io);
+        let maker = match opened {
+            Ok(maker) => maker,
+            Err(error) => {
+                engines.iter_mut().for_each(Engine::end);
+                return Err(error);
+            }
+        };
+        let (tell, told) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            pool: Pool::new(maker.clone()),
+            renewals: Slot::new(maker.clone(), Use::Control),
+            upkeep: Slot::new(maker.clone(), Use::Control),
+            switches: options.switches(),
+            watchers: Watchers::new(options.switches()),
+            clock: options.clock,
+            origin: uuid::Uuid::new_v4().simple().to_string(),
+            queue: Queue::default(),
+            control: Queue::default(),
+            permits: Arc::new(Semaphore::new(QUEUE_KIB)),
+            gate: Gate::default(),
+            hooks: Arc::default(),
+            cache: Cache::default(),
+            owned: Owned::default(),
+            hearing: Hearing::default(),
+            tell,
+            presences: Mutex::default(),
+            observations: Mutex::default(),
+            name: Mutex::new("tenure".to_owned()),
+            fault: Mutex::default(),
+            hold: Arc::default(),
+            maker,
+        });
+        let (done, written) = std::sync::mpsc::channel();
+        let appends = Writer::new(Arc::clone(&shared), APPENDS);
+        writer.spawn(async move {
+            appends.run().await;
+            let _ = done.send(());
+        });
+        io.spawn(Writer::new(Arc::clone(&shared), INTERRUPTS).run());
+        io.spawn(wakes::notify(Arc::clone(&shared), told));
+        if !shared.maker.pooled {
+            io.spawn(wakes::listen(Arc::clone(&shared)));
+        }
+        io.spawn(wakes::poll(Arc::downgrade(&shared)));
+        Ok(Arc::new(Self {
+            shared,
+            io,
+            engines,
+            written: Mutex::new(Some(written)),
+        }))
+    }
+
+    /// Makes sure of the server, its schema, and how it is reached.
+    fn prepare(place: &Arc<Place>, options: &Options, io: &Handle) -> Result<Maker, OpenError> {
+        let mut maker = Maker {
+            tls: Tls::new(place)?,
+            dialect: Arc::new(Dialect::new(place.quoted_schema())),
+            place: Arc::clone(place),
+            pooled: false,
+        };
+        let (wall_ms, shown) = (options.clock.wall_ms(), place.shown.clone());
+        let (told, answer) = std::sync::mpsc::channel();
+        io.spawn(async move {
+            let prepared = async {
+                maker.pooled = pooler::is_pooled(&maker).await?;
+                migrate::prepare(&maker, wall_ms).await?;
+                Ok(maker)
+            };
+            let _ = told.send(prepared.await);
+        });
+        let maker = answer.recv().unwrap_or_else(|_| {
+            Err(OpenError::Other {
+                path: shown,
+                detail: "an internal error; the log says where".to_owned(),
+            })
+        })?;
+        if maker.pooled {
+            tracing::warn!(
+                place = maker.place.shown,
+                "behind a transaction-mode pooler: reduced mode, without LISTEN, presence or prepared statements; \
+                 wakes come by the poll of 1 s. Name the server itself for the full one"
+            );
+        }
+        Ok(maker)
+    }
+
+    /// The store's URL without its password.
+    pub fn place(&self) -> &str {
+        &self.shared.maker.place.shown
+    }
+
+    /// A transaction-mode pooler stands before the server: wakes come by the poll alone.
+    pub fn is_reduced(&self) -> bool {
+        self.shared.maker.pooled
+    }
+
+    /// Test aid: this process's node dies as if its process had been killed, for as much as others can see. Blocks
+    /// until the server has noticed.
+    #[cfg(feature = "testing")]
+    pub fn crash_node(&self, incarnation: &Incarnation) {
+        let shared = Arc::clone(&self.shared);
+        drop(shared.presences().remove(incarnation.as_str()));
+        let key = presence::key(&shared.maker.place.schema, incarnation.as_str());
+        let (done, noticed) = std::sync::mpsc::channel();
+        self.io.spawn(async move {
+            loop {
+                if let Ok(conn) = shared.pool.get().await
+                    && let Ok(Some(row)) = conn
+                        .first(
+                            "SELECT pg_try_advisory_lock_shared($1) AND pg_advisory_unlock_shared($1)",
+                            sql::params![INT8: key],
+                        )
+                        .await
+                    && row.get(0)
+                {
+                    let _ = done.send(());
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        });
+        let _ = noticed.recv();
+    }
+
+    /// Test aid: the next commit goes wrong.
+    #[cfg(feature = "testing")]
+    pub fn fail_next_commit(&self, fault: Fault) {
+        *self
+            .shared
+            .fault
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+
+    /// Test aid: the writer takes up nothing new until the guard is dropped. Outside of a runtime's threads it
+    /// blocks while a batch is under way.
+    #[cfg(feature = "testing")]
+    pub fn hold_writer(&self) -> Box<dyn Send> {
+        loop {
+            if let Ok(guard) = Arc::clone(&self.shared.hold).try_lock_owned() {
+                return Box::new(guard);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        self.shared.control.close();
+        let written = self
+            .written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // A hook that owns the last handle drops it on the writer's own thread, which cannot wait for itself.
+        let own = self.engines.iter().any(|engine| {
+            let thread = engine.thread.as_ref();
+            thread.is_some_and(|thread| thread.thread().id() == std::thread::current().id())
+        });
+        if !own && let Some(written) = written {
+            let _ = written.recv_timeout(std::time::Duration::from_secs(15));
+        }
+        self.shared.presences().clear();
+        self.engines.iter_mut().for_each(Engine::end);
+    }
+}

@@ -13,7 +13,7 @@ use crate::machine::head::{Head, phase_number};
 use crate::machine::loaded::{Changes, InboxState, Session};
 use crate::machine::rows::NodeFacts;
 use crate::sqlite::Fault;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
 use tenure_core::event::EventBody;
@@ -28,6 +28,8 @@ pub(super) struct Draft {
     pub(super) changes: Changes,
     /// The nodes its jobs looked at, as they were.
     pub(super) nodes: BTreeMap<String, NodeFacts>,
+    /// Ids of its events that are known to stand in other logs too, where an import put the same events.
+    pub(super) shared: BTreeSet<String>,
 }
 
 /// Why a flush came to nothing.
@@ -165,7 +167,7 @@ impl Batch {
                 "known",
                 &format!(
                     "SELECT DISTINCT i.sid FROM {ids} CROSS JOIN LATERAL \
-                     (SELECT 1 FROM @.event e WHERE e.id = i.id LIMIT 1) x"
+                     (SELECT 1 FROM @.event e WHERE e.id = i.id LIMIT 1) x WHERE i.new"
                 ),
             );
             barred.push("known");
@@ -208,9 +210,15 @@ fn add_events(text: &mut Text, rows: &Rows<'_>) -> Option<(String, String)> {
         return None;
     }
     let ids: Vec<String> = all().map(|(_, w)| w.event.id.as_str().to_owned()).collect();
-    let (sids, ids) = (
+    let new = rows.all().flat_map(|(_, draft)| {
+        let events = draft.changes.events.iter();
+        events.map(|written| !draft.shared.contains(written.event.id.as_str()))
+    });
+    let new: Vec<bool> = new.collect();
+    let (sids, ids, new) = (
         text.arg(sids, Type::INT8_ARRAY),
         text.arg(ids, Type::TEXT_ARRAY),
+        text.arg(new, Type::BOOL_ARRAY),
     );
     let body = |body: &EventBody| (body.type_name().to_owned(), i64::from(body.version()));
     let (types, versions) = all().map(|(_, w)| body(&w.event.body)).unzip();
@@ -233,7 +241,8 @@ fn add_events(text: &mut Text, rows: &Rows<'_>) -> Option<(String, String)> {
          SELECT i.sid, i.seq, i.id, i.epoch, i.created_ms, i.type, i.version, i.body FROM {source} WHERE {}",
         among("i.sid", "won")
     );
-    Some((format!("unnest(${sids}, ${ids}) i(sid, id)"), insert))
+    let looked = format!("unnest(${sids}, ${ids}, ${new}) i(sid, id, new)");
+    Some((looked, insert))
 }
 
 /// The nodes whose state the verdicts rest on: sessions for which one moved are not written.
@@ -299,7 +308,7 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
                  epoch = u.epoch, owner = u.owner, claim_id = u.claim_id, write_no = u.write_no, \
                  phase = u.phase, attempts = u.attempts, quarantine = u.quarantine, \
                  handed_until = u.handed_until, runnable = u.runnable, activity = CASE WHEN u.touched \
-                 THEN nextval('@.session_activity') ELSE s.activity END, title = u.title, \
+                 THEN nextval('@.next_activity') ELSE s.activity END, title = u.title, \
                  directory = u.directory, last_line = u.last_line, rest = u.rest FROM {source} \
                  WHERE s.sid = u.sid AND NOT s.deleted AND s.rev = u.rev0 AND s.epoch = u.epoch0 \
                  AND s.write_no = u.write0 AND s.owner IS NOT DISTINCT FROM u.owner0 \
@@ -320,7 +329,7 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
                  phase, attempts, quarantine, handed_until, runnable, activity, title, directory, last_line, \
                  rest) SELECT u.sid, u.id, u.rev, u.head, u.base, u.parent, u.epoch, u.owner, u.claim_id, \
                  u.write_no, u.phase, u.attempts, u.quarantine, u.handed_until, u.runnable, \
-                 nextval('@.session_activity'), u.title, u.directory, u.last_line, u.rest FROM {source} \
+                 nextval('@.next_activity'), u.title, u.directory, u.last_line, u.rest FROM {source} \
                  WHERE TRUE{} ON CONFLICT DO NOTHING RETURNING sid, activity",
                 bars("u.sid")
             ),

@@ -30,27 +30,8 @@ impl Wanted {
 
 /// What was read for one session. `nodes` of the surroundings holds only nodes that exist.
 pub(super) struct Read {
-    pub(super) session: Session,
+    pub(super) session: Result<Session, Damaged>,
     pub(super) around: Around,
-}
-
-/// Why it could not be read.
-#[derive(Debug)]
-pub(super) enum LoadError {
-    Trouble(Trouble),
-    Damaged(String),
-}
-
-impl From<Trouble> for LoadError {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
-    }
-}
-
-impl From<Damaged> for LoadError {
-    fn from(damaged: Damaged) -> Self {
-        Self::Damaged(damaged.0)
-    }
 }
 
 const HEADS: &str = concat!(
@@ -76,7 +57,7 @@ const INPUTS: &str = "SELECT u.id, i.input, i.seq, i.delivery, i.state, i.fenced
      JOIN @.session s ON s.id = u.id AND NOT s.deleted \
      JOIN @.inbox i ON i.sid = s.sid AND i.input = u.input AND i.state > 0";
 const RECEIPTS: &str = "SELECT key, sid, answer FROM @.receipt WHERE key = ANY($1)";
-const SIDS: &str = "SELECT nextval('@.session_sid') FROM generate_series(1, $1)";
+const SIDS: &str = "SELECT nextval('@.next_sid') FROM generate_series(1, $1)";
 
 /// The stretches of a log and who holds them: its own events, then the prefixes it shares.
 macro_rules! chain {
@@ -158,7 +139,7 @@ pub(super) async fn load(
     purpose: Use,
     wanted: &[Wanted],
     wall_ms: i64,
-) -> Result<Vec<Read>, LoadError> {
+) -> Result<Vec<Read>, Trouble> {
     let rare = wanted.iter().any(is_rare);
     let begin = if conn.is_pooled() {
         format!(
@@ -170,7 +151,7 @@ pub(super) async fn load(
         "BEGIN ISOLATION LEVEL REPEATABLE READ".to_owned()
     };
     let answers = ask(conn, &begin, wanted, !rare).await?;
-    let mut read = sort(wanted, &answers, wall_ms)?;
+    let mut read = sort(wanted, &answers, wall_ms);
     if rare {
         // No lock is held here, so these may take their turn.
         let more = load_rare(conn, wanted, &mut read).await;
@@ -282,8 +263,8 @@ async fn ask(
 }
 
 /// Gives each session what is its own.
-fn sort(wanted: &[Wanted], answers: &Answers, wall_ms: i64) -> Result<Vec<Read>, Damaged> {
-    let mut sessions = sessions(answers)?;
+fn sort(wanted: &[Wanted], answers: &Answers, wall_ms: i64) -> Vec<Read> {
+    let mut sessions = sessions(answers);
     let nodes: BTreeMap<String, NodeFacts> = answers.nodes.iter().map(node).collect();
     let mut events: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
     for row in &answers.events {
@@ -299,7 +280,7 @@ fn sort(wanted: &[Wanted], answers: &Answers, wall_ms: i64) -> Result<Vec<Read>,
     let mut sids = answers.sids.iter().map(|row| row.get::<_, i64>(0));
     let heads: BTreeMap<String, Head> = sessions
         .iter()
-        .filter_map(|(id, session)| Some((id.clone(), session.head.clone()?)))
+        .filter_map(|(id, session)| Some((id.clone(), session.as_ref().ok()?.head.clone()?)))
         .collect();
     let mut read = Vec::with_capacity(wanted.len());
     for one in wanted {
@@ -331,14 +312,15 @@ fn sort(wanted: &[Wanted], answers: &Answers, wall_ms: i64) -> Result<Vec<Read>,
             lease_ms,
             ..Around::default()
         };
-        let session = sessions.remove(one.session.as_str()).unwrap_or_default();
+        let found = sessions.remove(one.session.as_str());
+        let session = found.unwrap_or_else(|| Ok(Session::default()));
         read.push(Read { session, around });
     }
-    Ok(read)
+    read
 }
 
-fn sessions(answers: &Answers) -> Result<HashMap<String, Session>, Damaged> {
-    let mut sessions: HashMap<String, Session> = HashMap::new();
+fn sessions(answers: &Answers) -> HashMap<String, Result<Session, Damaged>> {
+    let mut sessions: HashMap<String, Result<Session, Damaged>> = HashMap::new();
     for row in &answers.heads {
         let claim = row.get::<_, Option<i64>>(WIDTH).map(|_| Claim {
             message: row.get(WIDTH + 1),
@@ -348,11 +330,11 @@ fn sessions(answers: &Answers) -> Result<HashMap<String, Session>, Damaged> {
             wake_pending: row.get(WIDTH + 5),
             created_ms: row.get(WIDTH + 6),
         });
-        let session = Session {
-            head: Some(read_head(row)?),
+        let session = read_head(row).map(|head| Session {
+            head: Some(head),
             claim,
             ..Session::default()
-        };
+        });
         sessions.insert(row.get(1), session);
     }
     for row in answers.inbox.iter().chain(&answers.inputs) {
@@ -366,7 +348,7 @@ fn sessions(answers: &Answers) -> Result<HashMap<String, Session>, Damaged> {
             },
             fenced: row.get(5),
         };
-        if let Some(session) = sessions.get_mut(row.get::<_, &str>(0)) {
+        if let Some(Ok(session)) = sessions.get_mut(row.get::<_, &str>(0)) {
             session.inbox.insert(row.get(1), waiting);
         }
     }
@@ -376,11 +358,11 @@ fn sessions(answers: &Answers) -> Result<HashMap<String, Session>, Damaged> {
             generation: uint(row.get(4)),
             process: process_of(row, 5),
         };
-        if let Some(session) = sessions.get_mut(row.get::<_, &str>(0)) {
+        if let Some(Ok(session)) = sessions.get_mut(row.get::<_, &str>(0)) {
             session.effects.insert((row.get(1), row.get(2)), effect);
         }
     }
-    Ok(sessions)
+    sessions
 }
 
 fn node(row: &Row) -> (String, NodeFacts) {
@@ -416,7 +398,7 @@ pub(super) fn state_number(node: Option<&NodeFacts>) -> i64 {
 }
 
 /// What only forks and imports ask, in the same snapshot.
-async fn load_rare(conn: &Conn, wanted: &[Wanted], read: &mut [Read]) -> Result<(), LoadError> {
+async fn load_rare(conn: &Conn, wanted: &[Wanted], read: &mut [Read]) -> Result<(), Trouble> {
     for (one, read) in wanted.iter().zip(read) {
         for asks in &one.asks {
             if let Some((parent, through)) = &asks.parent {
@@ -446,7 +428,7 @@ async fn load_rare(conn: &Conn, wanted: &[Wanted], read: &mut [Read]) -> Result<
 }
 
 /// Who the sessions are that hold events of the ids asked.
-async fn load_kin(conn: &Conn, read: &mut Read) -> Result<(), LoadError> {
+async fn load_kin(conn: &Conn, read: &mut Read) -> Result<(), Trouble> {
     let holders = read.around.events.values().flatten().map(|row| row.sid);
     let sids: Vec<i64> = holders.collect::<BTreeSet<_>>().into_iter().collect();
     for row in conn.rows(KIN, params![INT8_ARRAY: sids]).await? {

@@ -23,8 +23,8 @@ CREATE TABLE @.node(
   ended_ms BIGINT,
   resigned BOOLEAN NOT NULL DEFAULT FALSE  -- it stopped by itself: what it held is not charged
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-CREATE SEQUENCE @.session_sid;
-CREATE SEQUENCE @.session_activity;
+CREATE SEQUENCE @.next_sid;
+CREATE SEQUENCE @.next_activity;
 CREATE TABLE @.session(
   sid BIGINT PRIMARY KEY,
   id TEXT COLLATE "C" NOT NULL UNIQUE,
@@ -52,6 +52,7 @@ CREATE TABLE @.session(
 CREATE INDEX session_activity ON @.session(activity) WHERE NOT deleted;
 CREATE INDEX session_runnable ON @.session(activity) WHERE runnable AND owner IS NULL;
 CREATE INDEX session_owner ON @.session(owner) WHERE owner IS NOT NULL;
+CREATE INDEX session_handed ON @.session(handed_until) WHERE handed_until IS NOT NULL;
 CREATE INDEX session_parent ON @.session(parent) WHERE parent IS NOT NULL;
 CREATE INDEX session_deleted ON @.session(sid) WHERE deleted;
 CREATE TABLE @.claim(

@@ -8,5 +8,7 @@ mod large;
 mod leftovers;
 mod mutants;
 mod places;
+mod postgres_backend;
+mod postgres_conformance;
 mod processes;
 mod sqlite_backend;

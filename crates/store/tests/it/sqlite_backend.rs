@@ -13,7 +13,14 @@ use tenure_store::*;
 
 /// A clock that stands still until it is told.
 #[derive(Debug)]
-pub struct HandClock(AtomicI64);
+pub struct HandClock(pub AtomicI64);
+
+impl HandClock {
+    /// Standing at `ms`.
+    pub fn at(ms: i64) -> Self {
+        Self(AtomicI64::new(ms))
+    }
+}
 
 impl StoreClock for HandClock {
     fn boottime_ms(&self) -> i64 {
@@ -42,7 +49,7 @@ pub fn fresh() -> Box<dyn Backend> {
 
 pub fn mutated(mutations: Mutations) -> Box<dyn Backend> {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(HandClock(AtomicI64::new(1_000_000)));
+    let clock = Arc::new(HandClock::at(1_000_000));
     let open = |name: &str| {
         let options = OpenOptions {
             clock: Arc::<HandClock>::clone(&clock),

@@ -1,0 +1,553 @@
+//! A writer: it drains what waits, decides in memory, writes it in one flush, and tells everybody.
+//!
+//! It is a task of its own on a thread of its own, so that no caller's going away stops it between a commit and its
+//! hooks. While one batch is on its way the next gathers.
+
+use super::Shared;
+use super::conn::{Conn, Use};
+use super::flush::{Batch, Broken, Draft, Won, flush};
+use super::load::{Wanted, load};
+use super::queue::{Queue, Work};
+use crate::hooks::Failure;
+use crate::job::Asks;
+use crate::machine::loaded::{Around, Changes, Loaded, Session};
+use crate::machine::{Failure as Failed, Ran};
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::id::{EventId, SessionId};
+
+/// How often a session is tried again because others wrote it meanwhile.
+const TRIES: u32 = 60;
+/// From which try on a little time is left to the others.
+const PATIENT: u32 = 5;
+/// Between attempts to reach a server that cannot be reached.
+const BACK_OFF: Duration = Duration::from_millis(250);
+/// How long it watches the line after a shared commit, for those just answered to come back.
+const GATHER: Duration = Duration::from_micros(150);
+
+/// What a writer works for.
+pub(super) struct Role {
+    pub(super) purpose: Use,
+    /// Which of the queues it drains.
+    pub(super) queue: fn(&Shared) -> &Queue,
+    /// Its batches have hooks, which readers wait for.
+    pub(super) hooks: bool,
+}
+
+/// Appends and everything that keeps their order.
+pub(super) const APPENDS: Role = Role {
+    purpose: Use::Write,
+    queue: |shared| &shared.queue,
+    hooks: true,
+};
+
+/// Interrupts: never behind a full batch.
+pub(super) const INTERRUPTS: Role = Role {
+    purpose: Use::Control,
+    queue: |shared| &shared.control,
+    hooks: false,
+};
+
+/// The jobs of one session, in order, and how each went.
+struct Group {
+    session: SessionId,
+    jobs: Vec<Work>,
+    asks: Vec<Asks>,
+    outcomes: Vec<Outcome>,
+    /// Memory was not enough: read it again.
+    fresh: bool,
+    /// Reading it failed once already.
+    reread: bool,
+    tries: u32,
+}
+
+enum Outcome {
+    Ran(Ran),
+    Failed(String),
+}
+
+impl Group {
+    fn fail(mut self, failure: &Failure) {
+        self.jobs.iter_mut().for_each(|job| job.fail(failure));
+    }
+}
+
+/// A group that ran, and what is to be written of it.
+struct Ready {
+    group: Group,
+    draft: Draft,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    role: Role,
+    conn: Option<Conn>,
+    failed: Option<Instant>,
+    /// Lease clock minus own clock, as last seen.
+    lease_offset: i64,
+    jitter: u64,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, role: Role) -> Self {
+        Self {
+            shared,
+            role,
+            conn: None,
+            failed: None,
+            lease_offset: 0,
+            jitter: u64::from(std::process::id()) << 16 | 1,
+        }
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let queue = (self.role.queue)(&shared);
+        let mut last = 0;
+        while queue.wait().await {
+            // A test may hold the writer back, so that what it queues lands in one batch.
+            let held = shared.hold.lock().await;
+            drop(held);
+            gather(queue, last);
+            let jobs = queue.take();
+            last = jobs.len();
+            self.batch(jobs).await;
+        }
+    }
+
+    async fn batch(&mut self, jobs: Vec<Work>) {
+        let mut groups = group(jobs);
+        while !groups.is_empty() {
+            let patient = groups.iter().any(|group| group.tries >= PATIENT);
+            if patient {
+                tokio::time::sleep(self.pause()).await;
+            }
+            groups = self.round(groups).await;
+        }
+    }
+
+    /// A short random pause.
+    fn pause(&mut self) -> Duration {
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        Duration::from_micros(500 + self.jitter % 4_000)
+    }
+
+    /// One try at all of them; those to be tried again.
+    async fn round(&mut self, groups: Vec<Group>) -> Vec<Group> {
+        if let Err(reason) = self.connect().await {
+            let failure = Failure {
+                unknown: false,
+                reason,
+            };
+            groups.into_iter().for_each(|group| group.fail(&failure));
+            return Vec::new();
+        }
+        let read = match self.read(groups).await {
+            Ok(read) => read,
+            Err(again) => return again,
+        };
+        let alone = read.len() == 1 && read[0].0.jobs.len() == 1;
+        let (mut again, mut ready) = (Vec::new(), Vec::new());
+        let mut ids = HashSet::new();
+        for (group, session, around, assumed) in read {
+            match self.decide(group, session, &around, assumed) {
+                Ok(mut done) => {
+                    done.draft.nodes = around.nodes;
+                    done.draft.shared = around.events.into_keys().collect();
+                    // One id in two logs: the second must see the first.
+                    if is_new(&done, &mut ids) {
+                        ready.push(done);
+                    } else {
+                        done.group.fresh = true;
+                        again.push(done.group);
+                    }
+                }
+                Err(group) => again.push(group),
+            }
+        }
+        let refused = |done: &Ready| {
+            let mut outcomes = done.group.outcomes.iter();
+            outcomes.any(|outcome| !matches!(outcome, Outcome::Ran(Ran::Wrote)))
+        };
+        if !alone && ready.iter().any(refused) && broken!(self.shared.switches, RefusalHarmsBatch) {
+            let failure = Failure {
+                unknown: false,
+                reason: "a neighbour was refused (test)".to_owned(),
+            };
+            ready.into_iter().for_each(|done| done.group.fail(&failure));
+            return again;
+        }
+        again.extend(self.write(ready).await);
+        let (again, hopeless): (Vec<_>, Vec<_>) =
+            again.into_iter().partition(|group| group.tries < TRIES);
+        let failure = Failure {
+            unknown: false,
+            reason: "too many write this session at once; try again".to_owned(),
+        };
+        hopeless.into_iter().for_each(|group| group.fail(&failure));
+        again
+    }
+
+    /// Takes the sessions from memory, or reads them. Errors: groups to be tried again; the others were told.
+    async fn read(
+        &mut self,
+        groups: Vec<Group>,
+    ) -> Result<Vec<(Group, Session, Around, bool)>, Vec<Group>> {
+        let wall_ms = self.shared.clock.wall_ms();
+        let lease_ms = self.shared.clock.boottime_ms() + self.lease_offset;
+        let (mut read, mut wanted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for mut group in groups {
+            group.tries += 1;
+            let cached = if group.fresh {
+                None
+            } else {
+                self.shared.cache.take(&group.session)
+            };
+            match cached {
+                Some(session) => {
+                    let around = Around {
+                        wall_ms,
+                        lease_ms,
+                        ..Around::default()
+                    };
+                    read.push((group, session, around, true));
+                }
+                None => {
+                    wanted.push(Wanted {
+                        session: group.session.clone(),
+                        asks: group.asks.clone(),
+                    });
+                    missing.push(group);
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(read);
+        }
+        let Some(conn) = &self.conn else {
+            return Ok(read);
+        };
+        let before_ms = self.shared.clock.boottime_ms();
+        match load(conn, self.role.purpose, &wanted, wall_ms).await {
+            Ok(found) => {
+                if let Some(first) = found.first() {
+                    self.lease_offset = first.around.lease_ms - before_ms;
+                }
+                for (group, found) in missing.into_iter().zip(found) {
+                    match found.session {
+                        Ok(session) => read.push((group, session, found.around, false)),
+                        Err(damaged) => group.fail(&Failure {
+                            unknown: false,
+                            reason: damaged.0,
+                        }),
+                    }
+                }
+                Ok(read)
+            }
+            Err(trouble) => {
+                if trouble.is_lost() {
+                    self.lose(&trouble.words());
+                }
+                // Nothing was written: it may be tried once more on a new connection.
+                let mut again = Vec::new();
+                let groups = read.into_iter().map(|(group, ..)| group).chain(missing);
+                for mut group in groups {
+                    if trouble.is_lost() && !group.reread {
+                        group.reread = true;
+                        group.fresh = true;
+                        again.push(group);
+                    } else {
+                        group.fail(&Failure {
+                            unknown: false,
+                            reason: trouble.words(),
+                        });
+                    }
+                }
+                Err(again)
+            }
+        }
+    }
+
+    /// Runs the jobs of a session. Errors: memory was not enough.
+    fn decide(
+        &self,
+        mut group: Group,
+        session: Session,
+        around: &Around,
+        assumed: bool,
+    ) -> Result<Ready, Group> {
+        let before = session.head.clone();
+        let (mut session, mut changes) = (session, Changes::default());
+        group.outcomes.clear();
+        let several = group.jobs.len() > 1;
+        for job in &mut group.jobs {
+            // A refused job is undone by going on with what was before it.
+            let kept = several.then(|| (session.clone(), changes.clone()));
+            let loaded = Loaded::new(
+                &group.session,
+                session,
+                changes,
+                around,
+                &self.shared.switches,
+            );
+            let ran = catch_unwind(AssertUnwindSafe(|| job.run(&loaded)));
+            let outcome = match ran {
+                Ok(Ok(ran)) => Outcome::Ran(ran),
+                Ok(Err(Failed::Sqlite(error))) => Outcome::Failed(error.to_string()),
+                Err(_) => Outcome::Failed("an internal error; the log says where".to_owned()),
+            };
+            let wrote = matches!(outcome, Outcome::Ran(Ran::Wrote));
+            if !wrote && assumed {
+                group.fresh = true;
+                return Err(group);
+            }
+            (session, changes) = match (wrote, kept) {
+                (true, _) => loaded.into_parts(),
+                (false, Some(kept)) => kept,
+                (false, None) => (Session::default(), Changes::default()),
+            };
+            group.outcomes.push(outcome);
+        }
+        Ok(Ready {
+            group,
+            draft: Draft {
+                before,
+                session,
+                changes,
+                nodes: Default::default(),
+                shared: Default::default(),
+            },
+        })
+    }
+
+    /// Writes what changed and tells everybody; those whose session moved meanwhile come back.
+    async fn write(&mut self, ready: Vec<Ready>) -> Vec<Group> {
+        let (drafts, mut done): (Vec<Ready>, Vec<Ready>) =
+            ready.into_iter().partition(|one| one.draft.changes.head);
+        let (mut groups, drafts): (Vec<Group>, Vec<Draft>) =
+            drafts.into_iter().map(|one| (one.group, one.draft)).unzip();
+        let mut again = Vec::new();
+        let sessions = groups.iter().map(|group| group.session.clone());
+        match self.flush(sessions.collect(), &drafts).await {
+            Ok(won) => {
+                for (mut group, draft) in groups.drain(..).zip(drafts) {
+                    let sid = draft.session.head.as_ref().map(|head| head.sid);
+                    match sid.and_then(|sid| won.get(&sid)) {
+                        Some(activity) => {
+                            self.remember(&draft, *activity);
+                            done.push(Ready { group, draft });
+                        }
+                        None => {
+                            group.fresh = true;
+                            again.push(group);
+                        }
+                    }
+                }
+                self.tell(done);
+            }
+            Err(broken) => {
+                self.shared.gate.open();
+                self.tell(done);
+                self.broke(broken, groups).await;
+            }
+        }
+        again
+    }
+
+    async fn flush(&self, sessions: Vec<SessionId>, drafts: &[Draft]) -> Result<Won, Broken> {
+        if drafts.is_empty() {
+            return Ok(Won::new());
+        }
+        let Some(conn) = &self.conn else {
+            return Err(Broken::NotBegun("there is no connection".to_owned()));
+        };
+        let trusting = broken!(self.shared.switches, NotIdempotent);
+        let batch = Batch::new(conn, drafts, trusting);
+        let fault = match self.role.hooks {
+            true => self.shared.take_fault(),
+            false => None,
+        };
+        if self.role.hooks {
+            self.shared.gate.close(sessions.into_iter());
+        }
+        flush(conn, self.role.purpose, &batch, fault).await
+    }
+
+    /// Keeps what was written, for the next write.
+    fn remember(&self, draft: &Draft, activity: i64) {
+        let mut session = draft.session.clone();
+        if let Some(head) = &mut session.head {
+            head.activity = activity;
+            self.shared.owned.note(head);
+        }
+        self.shared.cache.put(session);
+    }
+
+    /// Hooks of all, then replies, then wakes: nobody who is told of one can see another before its hook.
+    fn tell(&self, mut done: Vec<Ready>) {
+        for one in &mut done {
+            for (job, outcome) in one.group.jobs.iter_mut().zip(&one.group.outcomes) {
+                if matches!(outcome, Outcome::Ran(Ran::Wrote)) {
+                    job.committed();
+                }
+            }
+        }
+        if self.role.hooks {
+            self.shared.gate.open();
+        }
+        let mut wakes: Vec<SessionId> = Vec::new();
+        for one in &done {
+            for (job, outcome) in one.group.jobs.iter().zip(&one.group.outcomes) {
+                if matches!(outcome, Outcome::Ran(Ran::Wrote)) {
+                    wakes.extend(job.wakes().iter().cloned());
+                }
+            }
+        }
+        let early = broken!(self.shared.switches, HookAfterNotify)
+            || broken!(self.shared.switches, FollowSubscribesLate);
+        if early {
+            self.shared.wake(&wakes);
+        }
+        for one in &mut done {
+            for (job, outcome) in one.group.jobs.iter_mut().zip(&one.group.outcomes) {
+                match outcome {
+                    Outcome::Ran(_) => job.reply(),
+                    Outcome::Failed(reason) => job.fail(&Failure {
+                        unknown: false,
+                        reason: reason.clone(),
+                    }),
+                }
+            }
+        }
+        if !early {
+            self.shared.wake(&wakes);
+        }
+    }
+
+    /// A flush that came to nothing, or of which nobody knows.
+    async fn broke(&mut self, broken: Broken, groups: Vec<Group>) {
+        let failure = match broken {
+            Broken::Aborted(trouble) => {
+                let jobs: usize = groups.iter().map(|group| group.jobs.len()).sum();
+                if jobs > 1 {
+                    // R12: what made it fail may be one of them; the others must not pay.
+                    for job in groups.into_iter().flat_map(|group| group.jobs) {
+                        Box::pin(self.batch(vec![job])).await;
+                    }
+                    return;
+                }
+                Failure {
+                    unknown: false,
+                    reason: trouble.words(),
+                }
+            }
+            Broken::NotBegun(reason) => {
+                self.lose(&reason);
+                Failure {
+                    unknown: false,
+                    reason,
+                }
+            }
+            Broken::Unknown(reason) => {
+                self.lose(&reason);
+                Failure {
+                    unknown: true,
+                    reason,
+                }
+            }
+        };
+        let sessions: Vec<SessionId> = groups.iter().map(|group| group.session.clone()).collect();
+        self.shared.cache.forget(sessions.iter());
+        groups.into_iter().for_each(|group| group.fail(&failure));
+        if failure.unknown {
+            self.shared.wake(&sessions);
+        }
+    }
+
+    /// A connection whose answer was lost is not trusted again.
+    fn lose(&mut self, reason: &str) {
+        if let Some(conn) = self.conn.take() {
+            tracing::warn!(reason, "a writer's connection was lost");
+            conn.cut();
+        }
+    }
+
+    /// Makes sure of a connection to a server that writes.
+    async fn connect(&mut self) -> Result<(), String> {
+        if self.conn.as_ref().is_some_and(Conn::is_closed) {
+            self.conn = None;
+        }
+        if self.conn.is_some() {
+            return Ok(());
+        }
+        if let Some(failed) = self.failed {
+            tokio::time::sleep(BACK_OFF.saturating_sub(failed.elapsed())).await;
+        }
+        match self.shared.connect_writer(self.role.purpose).await {
+            Ok(conn) => {
+                self.failed = None;
+                self.conn = Some(conn);
+                Ok(())
+            }
+            Err(reason) => {
+                self.failed = Some(Instant::now());
+                Err(reason)
+            }
+        }
+    }
+}
+
+/// When several were answered together they come back together: a moment's patience shares the next flush among
+/// them. With one caller at a time there is no wait at all.
+fn gather(queue: &Queue, last: usize) {
+    if last < 2 {
+        return;
+    }
+    let until = Instant::now() + GATHER;
+    while queue.len() < last && Instant::now() < until {
+        std::thread::yield_now();
+    }
+}
+
+/// By session, each one's jobs in their order.
+fn group(jobs: Vec<Work>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut places: HashMap<SessionId, usize> = HashMap::new();
+    for job in jobs {
+        let Some(session) = job.session().cloned() else {
+            continue;
+        };
+        let asks = job.asks();
+        let place = *places.entry(session.clone()).or_insert_with(|| {
+            groups.push(Group {
+                session,
+                jobs: Vec::new(),
+                asks: Vec::new(),
+                outcomes: Vec::new(),
+                fresh: false,
+                reread: false,
+                tries: 0,
+            });
+            groups.len() - 1
+        });
+        groups[place].fresh |= asks.fresh;
+        groups[place].asks.push(asks);
+        groups[place].jobs.push(job);
+    }
+    groups
+}
+
+/// Are all its events' ids new to this batch? Then they are remembered.
+fn is_new(done: &Ready, ids: &mut HashSet<EventId>) -> bool {
+    let events = &done.draft.changes.events;
+    if events.iter().any(|written| ids.contains(&written.event.id)) {
+        return false;
+    }
+    ids.extend(events.iter().map(|written| written.event.id.clone()));
+    true
+}

@@ -1,0 +1,114 @@
+//! A fresh PostgreSQL store under the suite's hand: its clocks, its crashes, its faults.
+
+use crate::sqlite_backend::HandClock;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tenure_core::id::*;
+use tenure_store::conformance::Backend;
+use tenure_store::mutation::{Mutation, Mutations};
+use tenure_store::postgres::{Options, PostgresStore};
+use tenure_store::sqlite::Fault;
+use tenure_store::*;
+use tenure_testbed::postgres::{Database, shared_or_skip};
+
+/// When the clocks of these worlds begin.
+const BEGIN: i64 = 1_000_000;
+
+pub struct PostgresBackend {
+    store: Arc<PostgresStore>,
+    other: Arc<PostgresStore>,
+    clock: Arc<HandClock>,
+    mutations: Mutations,
+    // Dropped last: the stores must have let go of it.
+    database: Database,
+}
+
+/// None where there is no server, which was said then.
+pub fn fresh() -> Option<Box<dyn Backend>> {
+    mutated(Mutations::default())
+}
+
+pub fn mutated(mutations: Mutations) -> Option<Box<dyn Backend>> {
+    let database = shared_or_skip()?.database().unwrap();
+    let clock = Arc::new(HandClock::at(BEGIN));
+    let open = |schema: &str| {
+        let options = Options {
+            clock: Arc::<HandClock>::clone(&clock),
+            mutations: mutations.clone(),
+        };
+        let store = PostgresStore::open(&place(&database, schema), options).unwrap();
+        hold_clock(&database, schema);
+        store
+    };
+    Some(Box::new(PostgresBackend {
+        store: open("tenure"),
+        other: open("other"),
+        clock,
+        mutations,
+        database,
+    }))
+}
+
+/// The URL of a store in a schema of its own.
+pub fn place(database: &Database, schema: &str) -> String {
+    let url = database.url();
+    let mark = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{mark}schema={schema}")
+}
+
+/// Puts the clock that leases are judged by into a table, where a test moves it. Bodies are kept as they are, so that
+/// what a fork adds can be told from what its parent takes.
+fn hold_clock(database: &Database, schema: &str) {
+    database
+        .execute(&format!(
+            "CREATE TABLE {schema}.hand_clock(ms BIGINT NOT NULL); \
+             INSERT INTO {schema}.hand_clock VALUES ({BEGIN}); \
+             CREATE OR REPLACE FUNCTION {schema}.lease_clock() RETURNS BIGINT LANGUAGE sql VOLATILE AS \
+             $$ SELECT ms FROM {schema}.hand_clock $$; \
+             ALTER TABLE {schema}.event ALTER COLUMN body SET STORAGE EXTERNAL"
+        ))
+        .unwrap();
+}
+
+impl Backend for PostgresBackend {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::<PostgresStore>::clone(&self.store)
+    }
+    fn other_store(&self) -> Arc<dyn Store> {
+        Arc::<PostgresStore>::clone(&self.other)
+    }
+    fn crash(&self, node: &Incarnation) {
+        self.store.crash_node(node);
+    }
+    fn advance(&self, by: Duration) {
+        let by = by.as_millis() as i64;
+        let now = self.clock.0.fetch_add(by, Ordering::SeqCst) + by;
+        let set = |schema| format!("UPDATE {schema}.hand_clock SET ms = {now};");
+        let both = format!("{}{}", set("tenure"), set("other"));
+        self.database.execute(&both).unwrap();
+    }
+    fn fail_next_commit(&self, fault: Fault) {
+        self.store.fail_next_commit(fault);
+    }
+    fn hold_writer(&self) -> Box<dyn Send> {
+        self.store.hold_writer()
+    }
+    fn bytes(&self) -> u64 {
+        let size = "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n \
+                    ON n.oid = c.relnamespace WHERE n.nspname = 'tenure' AND c.relkind = 'r'";
+        let size = self.database.value(size).unwrap().unwrap();
+        size.parse().unwrap()
+    }
+    fn follow(
+        &self,
+        session: SessionId,
+        after: Option<u64>,
+    ) -> BoxStream<'static, Result<FollowItem, ReadError>> {
+        if self.mutations.on(Mutation::FollowSubscribesLate) {
+            return tenure_store::follow::follow_subscribing_late(self.store(), session, after);
+        }
+        tenure_store::follow(self.store(), session, after)
+    }
+}
