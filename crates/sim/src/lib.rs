@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod chance;
 pub mod checker;
+pub mod cluster;
 pub mod kill;
 #[cfg(feature = "simulation")]
 pub mod mutants;

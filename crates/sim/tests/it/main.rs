@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 mod checker;
+mod cluster;
 mod long;
 mod p3;
 mod real;

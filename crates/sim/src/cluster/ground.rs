@@ -1,0 +1,62 @@
+//! The store that the nodes share, and how the harness and each node reach it.
+
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tenure_store::{OpenOptions, SqliteStore, Store};
+use tenure_testbed::postgres::Database;
+use tenure_testbed::proxy::Proxy;
+
+/// A store for several nodes.
+#[derive(Debug)]
+pub enum Ground {
+    /// One file, all nodes on this machine.
+    Sqlite,
+    /// One database; each node reaches it through a fault proxy of its own.
+    Postgres(Box<Database>),
+}
+
+impl Ground {
+    /// A database of a server that tests share, or of one that the test itself mistreats.
+    pub fn postgres(database: Database) -> Self {
+        Ground::Postgres(Box::new(database))
+    }
+
+    /// The file of a store in `folder`.
+    fn file(folder: &Path) -> PathBuf {
+        folder.join("tenure.db")
+    }
+
+    /// Opens it for the harness itself, making what is not there.
+    pub(super) async fn open(&self, folder: &Path) -> Result<Arc<dyn Store>> {
+        match self {
+            Ground::Sqlite => {
+                let store = SqliteStore::open(&Self::file(folder), OpenOptions::default())?;
+                Ok(store)
+            }
+            Ground::Postgres(_) => bail!("the store does not speak PostgreSQL yet"),
+        }
+    }
+
+    /// A proxy for one node; none where there is no connection to go wrong.
+    pub(super) fn proxy(&self) -> Result<Option<Proxy>> {
+        match self {
+            Ground::Sqlite => Ok(None),
+            Ground::Postgres(database) => {
+                let target = database.server().address()?;
+                Ok(Some(Proxy::before_postgres(target)?))
+            }
+        }
+    }
+
+    /// The store's URL for a node behind `proxy`.
+    pub(super) fn url(&self, folder: &Path, proxy: Option<&Proxy>) -> String {
+        match self {
+            Ground::Sqlite => format!("sqlite:{}", Self::file(folder).display()),
+            Ground::Postgres(database) => match proxy {
+                Some(proxy) => proxy.url(database.url()),
+                None => database.url().to_owned(),
+            },
+        }
+    }
+}
