@@ -230,7 +230,9 @@ impl Model {
         let mut others = (0..NODES as u8).filter(|other| *other != n);
         let feared = |other: u8| {
             let node = &state.nodes[usize::from(other)];
-            let before = state.facts.predecessor == Some(other);
+            let before = state.nodes[usize::from(n)]
+                .memory
+                .is_some_and(|memory| memory.after == Some(other));
             node.row == Row::Suspected
                 && !node.expired
                 && (before || !self.on(Rule::PredecessorOnly))
@@ -308,7 +310,7 @@ impl Model {
     pub fn step(&self, before: &State, action: Action) -> (State, Verdict) {
         let mut state = *before;
         let verdict = self.happen(&mut state, action);
-        state.invariant(&self.rules);
+        state.invariant();
         (state, verdict)
     }
 
@@ -441,13 +443,15 @@ impl Model {
             Ok(Taken { fence, lost }) if heard => {
                 let head = &before.head;
                 // Where nothing was lost and nothing is open, nothing is to be recovered.
-                let recover = lost || head.turn.step || head.phase == Some(Phase::Cancelling);
+                let recover =
+                    lost.is_some() || head.turn.step || head.phase == Some(Phase::Cancelling);
                 state.nodes[usize::from(n)].memory = Some(Memory {
                     fence,
                     turn: head.turn,
                     recover,
                     resume: recover && head.continuation,
                     spawn: false,
+                    after: lost.filter(|_| self.on(Rule::PredecessorOnly)),
                 });
             }
             Ok(_) => {}

@@ -113,7 +113,8 @@ rules! {
     FastSuspicion => Covered("it is for speed alone: the lease ends anyway");
     /// R11: a hand-over that is not accepted is free after a deadline.
     OfferEnds => Covered("the successor adopts in the end, or dies and is buried: only slower");
-    /// Off in the protocol: the first spawn waits for the owner before only, not for every suspected node.
+    /// Off in the protocol: the first spawn waits for the lease of the owner before only. Not enough: a task that is lost
+    /// and adopted, a second takeover or a release forgets it while the tools of the one before still run.
     PredecessorOnly => Breaks(&[TwoGroups]);
 }
 

@@ -4,7 +4,6 @@
 //! model keeps, for each fence, whether each part *still equals the head row's*: that makes the states finite
 //! without a bound on how long a run lasts.
 
-use crate::rules::{Rule, Rules};
 use std::fmt;
 
 /// Nodes in the model.
@@ -158,6 +157,8 @@ pub struct Memory {
     pub resume: bool,
     /// `tool.started` is durable; the process is not begun.
     pub spawn: bool,
+    /// From whom it took over, where it is to fear that one only.
+    pub after: Option<u8>,
 }
 
 /// A node's row.
@@ -231,8 +232,6 @@ pub struct Facts {
     /// The epoch in force has events of this tenure, and of an earlier one. Kept only where it may happen.
     pub written: bool,
     pub foreign: bool,
-    /// Who held tenure before, where the model is to remember only that one.
-    pub predecessor: Option<u8>,
     pub violation: Option<Violation>,
 }
 
@@ -325,7 +324,6 @@ impl State {
                 losses: 0,
                 written: false,
                 foreign: false,
-                predecessor: None,
                 violation: None,
             },
         }
@@ -341,7 +339,7 @@ impl State {
     }
 
     /// What must hold in every state, beside what is checked where it happens.
-    pub fn invariant(&mut self, rules: &Rules) {
+    pub fn invariant(&mut self) {
         let owns = |slot: usize, node: &Node| {
             node.memory.is_some_and(|memory| {
                 let fence = memory.fence;
@@ -378,9 +376,6 @@ impl State {
         }
         if cancelling && !self.facts.stopping {
             self.violate(Violation::InterruptMisapplied);
-        }
-        if rules.has(Rule::PredecessorOnly) && self.head.owner.is_none() {
-            self.facts.predecessor = None;
         }
     }
 
@@ -446,6 +441,9 @@ impl State {
         let mut state = *self;
         for (new, old) in order.iter().enumerate() {
             state.nodes[new] = self.nodes[usize::from(*old)];
+            if let Some(memory) = &mut state.nodes[new].memory {
+                memory.after = memory.after.map(|slot| to[usize::from(slot)]);
+            }
             if let Some(flight) = &mut state.nodes[new].flight
                 && let Write::HandOver { to } | Write::Shutdown { to } = &mut flight.write
             {
@@ -453,7 +451,6 @@ impl State {
             }
         }
         state.head.owner = self.head.owner.map(name);
-        state.facts.predecessor = self.facts.predecessor.map(|slot| to[usize::from(slot)]);
         state
     }
 }

@@ -76,8 +76,8 @@ const FRESH: Fence = Fence {
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub fence: Fence,
-    /// From an owner that lost it, be it the same node.
-    pub lost: bool,
+    /// The slot of the owner that lost it, be it the same node.
+    pub lost: Option<u8>,
 }
 
 /// How a tenure begins.
@@ -174,7 +174,7 @@ impl State {
         self.fences(|fence| fence.write = false);
         Taken {
             fence: FRESH,
-            lost: false,
+            lost: None,
         }
     }
 
@@ -217,20 +217,15 @@ impl State {
             Taking::Over => rules.has(Rule::TakeoverRaisesEpoch),
             Taking::Own => rules.has(Rule::AdoptRaisesEpoch),
         };
-        if rules.has(Rule::PredecessorOnly) {
-            self.facts.predecessor = self.head.owner.map(|owner| owner.slot);
-        }
         // The claim's id is made of the session, the taker and the epoch.
         self.end_tenure(rules, raise, !raise && how == Taking::Own);
+        let lost = self.head.owner.map(|owner| owner.slot);
         self.head.owner = Some(me);
         self.head.phase = Some(found);
         self.head.loading = true;
         self.head.cancel = false;
         self.head.offer = Offer::No;
-        Taken {
-            fence: FRESH,
-            lost: how != Taking::Free,
-        }
+        Taken { fence: FRESH, lost }
     }
 
     /// R5: one unfenced transaction on the head row.
@@ -486,9 +481,6 @@ impl State {
         });
         if unable {
             self.violate(Violation::OwnerNotActive);
-        }
-        if rules.has(Rule::PredecessorOnly) {
-            self.facts.predecessor = self.head.owner.map(|owner| owner.slot);
         }
         let raise = rules.has(Rule::HandOverRaisesEpoch);
         self.end_tenure(rules, raise, false);
