@@ -95,6 +95,8 @@ mutations! {
     HolderNotJudged = "R6-holder-not-judged", "tenure-store processes::a_stopped_holder_of_the_write_lock_is_ended_after_a_lease";
     /// A free incarnation lock proves nothing.
     LockNotAsked = "R13-lock-not-asked", "tenure-store conformance::a_node_that_crashed_is_dead_at_once";
+    /// Only the direct successor of a lost owner waits for what that one started.
+    QuietForgotten = "R10-quiet-forgotten", "tenure-store conformance::whoever_comes_waits_for_what_a_lost_owner_started";
     /// A refused append in a batch takes its neighbours along.
     RefusalHarmsBatch = "R12-refusal-harms-batch", "tenure-store conformance::one_refused_append_harms_no_neighbour";
     /// A known event id is appended again.

@@ -168,3 +168,34 @@ pub async fn what_a_silent_node_started_is_given_its_lease_and_a_second(w: World
     let taken = w.acquire(&session, &observer).await.tenure;
     assert!((1..=500).contains(&taken.quiet_ms), "{} ms", taken.quiet_ms);
 }
+
+pub async fn whoever_comes_waits_for_what_a_lost_owner_started(w: World) {
+    let (session, _, _, execution, _) = w.running().await;
+    let (observer, later) = (w.join().await, w.join().await);
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    for _ in 0..6 {
+        w.backend.advance(TICK);
+        w.store.renew(&observer).await.unwrap();
+        w.store.renew(&later).await.unwrap();
+        w.store.reap(&observer).await.unwrap();
+    }
+    w.backend.advance(TICK / 50);
+    assert_eq!(w.store.reap(&observer).await.unwrap().len(), 1);
+    let taken = w.acquire(&session, &observer).await;
+    assert!(taken.tenure.quiet_ms > 0);
+    // Its task is lost and adopted again by the same node; it settles and lets go; another takes it.
+    let adopted = match w.store.adopt(&session, &observer).await.unwrap() {
+        Acquire::Acquired(tenure) => Owner::new(&w.store, &session, tenure),
+        other => panic!("{other:?}"),
+    };
+    let mut owner = adopted;
+    assert!(owner.tenure.quiet_ms > 0, "adopted");
+    owner.interrupted(&w, &execution).await;
+    let fresh = w.acquire(&session, &later).await.tenure;
+    assert!(fresh.quiet_ms > 0, "taken when it was free");
+    assert!(fresh.quiet_ms <= taken.tenure.quiet_ms);
+    w.backend.advance(TICK);
+    w.store.renew(&later).await.unwrap();
+    let again = w.store.adopt(&session, &later).await.unwrap();
+    assert!(matches!(again, Acquire::Acquired(tenure) if tenure.quiet_ms == 0));
+}

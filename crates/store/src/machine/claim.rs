@@ -116,13 +116,14 @@ fn accept(rows: &impl Rows, mut head: Head, owner: &Incarnation) -> Result<Tenur
     head.loading = true;
     let continuation = rows.open_claim(head.sid, rows.wall_ms())?;
     rows.save(&mut head)?;
-    let mut tenure = tenure(&head, owner, continuation)?;
+    let mut tenure = tenure(rows, &head, owner, continuation)?;
     tenure.handed_over = true;
     Ok(tenure)
 }
 
 /// What the holder of the head row's claim works with.
 fn tenure(
+    rows: &impl Rows,
     head: &Head,
     owner: &Incarnation,
     continuation: Option<String>,
@@ -131,6 +132,9 @@ fn tenure(
         .map(|input| stored_id(MessageId::parse(&input), head))
         .transpose()?;
     let claim = head.claim_id.as_deref().unwrap_or_default();
+    let quiet = head
+        .quiet_until
+        .map_or(0, |until| until.saturating_sub(rows.lease_ms()));
     Ok(Tenure {
         fence: Fence {
             claim: stored_id(ClaimId::parse(claim), head)?,
@@ -146,18 +150,13 @@ fn tenure(
         generation: head.generation,
         continuation,
         handed_over: false,
-        quiet_ms: 0,
+        quiet_ms: u64::try_from(quiet).unwrap_or(0),
     })
 }
 
-/// How long what a lost owner started may still live, on the word of its lease alone (R10).
-fn quiet_ms(rows: &impl Rows, lost: Option<&NodeFacts>) -> u64 {
-    let left = lost.map_or(0, |node| {
-        node.lease_until
-            .saturating_add(LOCK_DELAY_MS)
-            .saturating_sub(rows.lease_ms())
-    });
-    u64::try_from(left).unwrap_or(0)
+/// Until when what a lost owner started may still live, on the word of its lease alone (R10).
+fn lives_until(lost: &NodeFacts) -> i64 {
+    lost.lease_until.saturating_add(LOCK_DELAY_MS)
 }
 
 /// Does the session pay for the loss of its owner (R8)?
@@ -185,6 +184,14 @@ fn take(
         Some(owner) if !adopted && head.handed_until.is_none() => rows.node(owner.as_str())?,
         _ => None,
     };
+    if let Some(lost) = &lost {
+        let until = lives_until(lost);
+        let forgets = broken!(rows.switches(), QuietForgotten);
+        let before = head.quiet_until.filter(|_| !forgets);
+        head.quiet_until = Some(before.map_or(until, |known| known.max(until)));
+    } else if broken!(rows.switches(), QuietForgotten) {
+        head.quiet_until = None;
+    }
     // A node that stopped by itself, and says so, did not crash.
     let resigned =
         lost.as_ref().is_some_and(|node| node.resigned) && !broken!(rows.switches(), ResignCharges);
@@ -214,8 +221,7 @@ fn take(
     head.handed_until = None;
     let continuation = rows.open_claim(head.sid, rows.wall_ms())?;
     rows.save(&mut head)?;
-    let mut tenure = tenure(&head, taker, continuation)?;
-    tenure.quiet_ms = quiet_ms(rows, lost.as_ref());
+    let mut tenure = tenure(rows, &head, taker, continuation)?;
     tenure.taken_from = taken_from;
     tenure.charged = charged;
     Ok(tenure)

@@ -51,6 +51,9 @@ pub(crate) struct Head {
     pub(crate) activity: i64,
     /// Until when the named successor of a hand-over may accept it alone, on the clock leases are judged by.
     pub(crate) handed_until: Option<i64>,
+    /// Until when something that a lost owner started may still live, on the clock leases are judged by (R10). It
+    /// outlives whoever took the session over: the one after has to wait as well.
+    pub(crate) quiet_until: Option<i64>,
     /// Labels a node must have to serve the location.
     pub(crate) requires: Vec<String>,
     /// The indexed columns as they are stored; none while they are not known to be.
@@ -120,6 +123,7 @@ impl Head {
             updated_ms: 0,
             activity: 0,
             handed_until: None,
+            quiet_until: None,
             requires: Vec::new(),
             stored: None,
         }
@@ -231,6 +235,7 @@ impl Head {
             updated_ms: now_ms,
             activity: settings.activity,
             handed_until: None,
+            quiet_until: None,
             requires: settings.requires.clone(),
             stored: settings.stored.clone(),
         }

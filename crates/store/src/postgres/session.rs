@@ -57,6 +57,8 @@ struct Rest {
     line_done: bool,
     created_ms: i64,
     updated_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quiet_until: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     requires: Vec<String>,
 }
@@ -86,6 +88,7 @@ pub(super) fn rest(head: &Head) -> String {
         line_done: head.line_done,
         created_ms: head.created_ms,
         updated_ms: head.updated_ms,
+        quiet_until: head.quiet_until,
         requires: head.requires.clone(),
     };
     serde_json::to_string(&rest).unwrap_or_default()
@@ -141,6 +144,7 @@ pub(super) fn read_head(row: &Row) -> Result<Head, Damaged> {
         updated_ms: rest.updated_ms,
         activity: row.get(14),
         handed_until: row.get(13),
+        quiet_until: rest.quiet_until,
         requires: rest.requires,
         ..Head::fresh(row.get(0), session)
     })

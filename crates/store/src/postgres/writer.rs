@@ -408,8 +408,11 @@ impl Writer {
                 }
             }
         }
-        let early = broken!(self.shared.switches, HookAfterNotify)
-            || broken!(self.shared.switches, FollowSubscribesLate);
+        let early = [
+            broken!(self.shared.switches, HookAfterNotify),
+            broken!(self.shared.switches, FollowSubscribesLate),
+        ]
+        .contains(&true);
         if early {
             self.shared.wake(&wakes);
         }
