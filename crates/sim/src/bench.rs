@@ -2,6 +2,8 @@
 
 mod appends;
 mod long;
+mod owned;
+mod postgres;
 mod server;
 mod syncs;
 mod table;
@@ -34,7 +36,7 @@ impl Default for Options {
 }
 
 /// The groups, in the order of the table.
-pub const GROUPS: [&str; 5] = ["run", "tools", "deltas", "appends", "long"];
+pub const GROUPS: [&str; 6] = ["run", "tools", "deltas", "appends", "postgres", "long"];
 
 /// What was measured.
 #[derive(Debug)]
@@ -101,6 +103,11 @@ fn one_round(
     }
     if wanted("appends") {
         samples.appends(&appends::measure()?);
+    }
+    if wanted("postgres")
+        && let Some(found) = postgres::measure()?
+    {
+        samples.postgres(&found);
     }
     if let Some(long) = long {
         samples.long(&long.open()?);

@@ -1,15 +1,14 @@
 //! Durable appends of the store alone, beside bare writes of as many bytes with a flush each.
 
 use super::median;
-use anyhow::{Context, Result, bail};
+use super::owned::{Owned, joined, side_by_side};
+use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::event::body::*;
-use tenure_core::event::{EventBody, NewEvent};
-use tenure_core::*;
+use tenure_core::Incarnation;
 use tenure_store::*;
 
 /// Appends of one session, each followed by a bare write.
@@ -52,85 +51,9 @@ pub(super) fn measure() -> Result<Appends> {
     })
 }
 
-/// A session that is owned, with its pen.
-struct Owned {
-    store: Arc<SqliteStore>,
-    session: SessionId,
-    fence: Fence,
-    next: u128,
-}
-
-impl Owned {
-    async fn take(store: &Arc<SqliteStore>, node: &Incarnation, number: u128) -> Result<Self> {
-        let session = SessionId::from_bits(number);
-        let created = SessionCreated {
-            title: None,
-            location: Location::at("/".to_owned()),
-            model: ModelRef {
-                provider: "p".to_owned(),
-                model: "m".to_owned(),
-            },
-            limits: Limits { max_steps: 0 },
-            permissions: serde_json::Value::Null,
-        };
-        let mut owned = Self {
-            store: store.clone(),
-            session: session.clone(),
-            fence: Fence {
-                claim: ClaimId::from_bits(0),
-                epoch: 0,
-                owner: node.clone(),
-                write_no: 0,
-            },
-            next: number << 64,
-        };
-        let first = owned.event(created);
-        store
-            .append(Append::unfenced(session.clone(), vec![first]))
-            .await?;
-        match store.acquire(&session, node, true).await? {
-            Acquire::Acquired(tenure) => owned.fence = tenure.fence,
-            other => bail!("a fresh session was not acquired: {other:?}"),
-        }
-        Ok(owned)
-    }
-
-    fn event(&mut self, body: impl Into<EventBody>) -> NewEvent {
-        self.next += 1;
-        NewEvent {
-            id: EventId::from_bits(self.next),
-            created_ms: 0,
-            body: body.into(),
-        }
-    }
-
-    /// One fenced append of one small event.
-    async fn append(&mut self) -> Result<()> {
-        let chunk = FragmentChunk {
-            message: MessageId::from_bits(1),
-            part: 0,
-            text: "A hundred characters of an answer, as a checkpoint of a stream brings them: no more, and no less. ".to_owned(),
-        };
-        let event = self.event(chunk);
-        let mut append = Append::unfenced(self.session.clone(), vec![event]);
-        append.fence = Some(self.fence.clone());
-        append.guard = Guard::Running;
-        self.fence.write_no = self.store.append(append).await?.write_no;
-        Ok(())
-    }
-}
-
-async fn opened(folder: &Path, name: &str) -> Result<(Arc<SqliteStore>, Incarnation)> {
-    let store = SqliteStore::open(&folder.join(name), OpenOptions::default())?;
-    let node = Incarnation::from_bits(1);
-    let info = NodeInfo {
-        incarnation: node.clone(),
-        name: "bench".to_owned(),
-        address: None,
-        serves: tenure_core::placement::Serves::everywhere(),
-        lease: Duration::from_secs(600),
-    };
-    store.join(info).await?;
+async fn opened(folder: &Path, name: &str) -> Result<(Arc<dyn Store>, Incarnation)> {
+    let store: Arc<dyn Store> = SqliteStore::open(&folder.join(name), OpenOptions::default())?;
+    let node = joined(&store).await?;
     Ok((store, node))
 }
 
@@ -208,28 +131,7 @@ impl Bare {
     }
 }
 
-/// Appends a second of so many sessions side by side, each with one append under way at a time.
 async fn rate(folder: &Path, sessions: u32) -> Result<f64> {
     let (store, node) = opened(folder, &format!("rate-{sessions}.db")).await?;
-    let mut owned = Vec::new();
-    for number in 0..sessions {
-        owned.push(Owned::take(&store, &node, u128::from(number) + 1).await?);
-    }
-    let began = Instant::now();
-    let until = began + MANY;
-    let work = owned.into_iter().map(|mut one| {
-        tokio::spawn(async move {
-            let mut done = 0_u64;
-            while Instant::now() < until {
-                one.append().await?;
-                done += 1;
-            }
-            Ok::<u64, anyhow::Error>(done)
-        })
-    });
-    let mut total = 0;
-    for one in futures::future::join_all(work).await {
-        total += one??;
-    }
-    Ok(total as f64 / began.elapsed().as_secs_f64())
+    side_by_side(&store, &node, sessions, MANY).await
 }

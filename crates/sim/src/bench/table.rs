@@ -3,6 +3,7 @@
 use super::appends::Appends;
 use super::long::Opened;
 use super::median;
+use super::postgres::Shared;
 use super::turns::{DELTAS, OneTurn, ToolTurns};
 use super::usage::Measured;
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ impl Row {
 }
 
 /// What is measured, in the order of the table: name, unit, direction, fixed target.
-const FIGURES: [(&str, &str, Good, f64); 12] = [
+const FIGURES: [(&str, &str, Good, f64); 14] = [
     ("one-turn `tenure run`, wall", "ms", Good::AtMost, 80.0),
     (
         "one-turn `tenure run` on a fresh store, wall",
@@ -95,6 +96,18 @@ const FIGURES: [(&str, &str, Good, f64); 12] = [
         150.0,
     ),
     ("one-turn `tenure run`, CPU", "ms", Good::AtMost, 80.0),
+    (
+        "PostgreSQL: appends of 256 sessions / one transaction per event",
+        "×",
+        Good::AtLeast,
+        8.0,
+    ),
+    (
+        "PostgreSQL: appends of 256 sessions / the same on 16 connections",
+        "×",
+        Good::AtLeast,
+        1.0,
+    ),
 ];
 
 /// The samples of all rounds.
@@ -106,6 +119,10 @@ pub(super) struct Samples {
     single: Vec<f64>,
     one: Vec<f64>,
     bytes: Vec<f64>,
+    grouped: Vec<f64>,
+    alone: Vec<f64>,
+    transactions: Vec<f64>,
+    side_by_side: Vec<f64>,
 }
 
 impl Samples {
@@ -148,6 +165,15 @@ impl Samples {
         self.bytes.push(found.bytes);
     }
 
+    pub(super) fn postgres(&mut self, found: &Shared) {
+        self.add(12, found.grouped / found.single);
+        self.add(13, found.grouped / found.many);
+        self.grouped.push(found.grouped);
+        self.alone.push(found.one);
+        self.transactions.push(found.single);
+        self.side_by_side.push(found.many);
+    }
+
     pub(super) fn long(&mut self, opened: &Opened) {
         self.add(9, opened.request.as_secs_f64() * 1e3);
         self.add(10, opened.load.as_secs_f64() * 1e3);
@@ -175,17 +201,28 @@ impl Samples {
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        if self.single.is_empty() {
-            return Vec::new();
+        let mut notes = Vec::new();
+        if !self.single.is_empty() {
+            notes.push(format!(
+                "One session's append takes {:.0} µs and writes {:.0} bytes of log; a bare write and flush of as \
+                 many takes {:.0} µs. One session alone makes {:.0} appends a second.",
+                median(&self.single),
+                median(&self.bytes),
+                median(&self.bare),
+                median(&self.one)
+            ));
         }
-        vec![format!(
-            "One session's append takes {:.0} µs and writes {:.0} bytes of log; a bare write and flush of as many \
-             takes {:.0} µs. One session alone makes {:.0} appends a second.",
-            median(&self.single),
-            median(&self.bytes),
-            median(&self.bare),
-            median(&self.one)
-        )]
+        if !self.grouped.is_empty() {
+            notes.push(format!(
+                "On PostgreSQL 256 sessions of one process make {:.0} appends a second and one session alone {:.0}; \
+                 one transaction per event makes {:.0} on one connection and {:.0} on 16.",
+                median(&self.grouped),
+                median(&self.alone),
+                median(&self.transactions),
+                median(&self.side_by_side)
+            ));
+        }
+        notes
     }
 }
 
