@@ -29,6 +29,8 @@ usage: cargo xtask TASK
   bench ...   benchmarks in release mode; arguments go to the benchmark program
   kill [--points N] ...
               kills a real process at N random points and checks what is left; arguments go to the program
+  sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] [--jobs J]
+              runs the simulation: each seed is a schedule of faults; prints the smallest one that breaks a promise
   mutants [FILTER]
               breaks each rule once by a switch and prints which test noticed
 ";
@@ -91,6 +93,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         "bench" => measure::run("bench", rest)?,
         "kill" => measure::run("kill", rest)?,
+        "sim" => measure::simulate(rest)?,
         "mutants" => measure::check("mutants", rest)?,
         "help" | "--help" | "-h" => print!("{USAGE}"),
         _ => return Err(Failure::Usage(format!("there is no task `{task}`"))),

@@ -18,6 +18,23 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
     )
 }
 
+/// Runs seeds of the simulation, optimised; `arguments` go to it.
+pub fn simulate(arguments: &[String]) -> Result<()> {
+    let run = [
+        "run",
+        "--profile",
+        "sim",
+        "-p",
+        "tenure-sim",
+        "--features",
+        "simulation",
+        "--bin",
+        "sim",
+        "--",
+    ];
+    must(cargo().args(run).args(arguments))
+}
+
 /// Runs the program `name` of `tenure-sim` in the profile tests are built in.
 pub fn check(name: &str, arguments: &[String]) -> Result<()> {
     must(

@@ -131,10 +131,20 @@ impl Node {
             Some(Err(error)) => {
                 tracing::warn!(%error, "lease not renewed");
                 if !self.may_start() {
-                    fence(&life);
+                    self.fence(&life);
                 }
             }
-            None => fence(&life),
+            None => self.fence(&life),
+        }
+    }
+
+    /// Stops all work of this life: its lease could end before an answer comes. Nothing starts from here on, so the
+    /// next renewals may take their time: it must not be called off each time before its answer can come.
+    fn fence(&self, life: &Life) {
+        self.deadline_ms.store(0, Ordering::Release);
+        if !life.fenced.is_cancelled() {
+            tracing::error!(incarnation = %life.incarnation, "the lease cannot be renewed in time; stopping all work");
+            life.fenced.cancel();
         }
     }
 
@@ -151,14 +161,6 @@ impl Node {
             }
             Err(error) => tracing::warn!(%error, "cannot join again yet"),
         }
-    }
-}
-
-/// Stops all work of this life: its lease could end before an answer comes.
-fn fence(life: &Life) {
-    if !life.fenced.is_cancelled() {
-        tracing::error!(incarnation = %life.incarnation, "the lease cannot be renewed in time; stopping all work");
-        life.fenced.cancel();
     }
 }
 

@@ -10,4 +10,6 @@ pub mod mutants;
 pub mod place;
 pub mod processes;
 pub mod randomlog;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod task;

@@ -30,6 +30,8 @@ mod job;
 mod lanes;
 mod machine;
 #[cfg(feature = "testing")]
+pub mod memory;
+#[cfg(feature = "testing")]
 pub mod mutation;
 pub mod postgres;
 pub mod sqlite;

@@ -93,7 +93,9 @@ impl CallTask {
             .writer
             .append(Batch::start(vec![asked.into()], Vec::new()))
             .await?;
-        match self.answer(committed.head).await? {
+        // Not the head: an append that was found by a resolution may have the answer behind it already.
+        let after = committed.events.last().map_or(0, |event| event.seq);
+        match self.answer(after).await? {
             None => Ok(Err(self.failure(
                 ToolFailure::NotExecuted,
                 "Not executed: interrupted while waiting for permission",

@@ -408,6 +408,10 @@ impl CallTask {
         let run = AssertUnwindSafe(tools.run(&self.name, cx, &input)).catch_unwind();
         let body = match run.await {
             Ok(Ok(output)) => self.success(output),
+            // A tool that reports its process begins with that report: refused there, it never began.
+            Ok(Err(error)) if !self.has_begun() => {
+                self.failure(ToolFailure::NotExecuted, &non_empty(error.to_string()))
+            }
             Ok(Err(error)) => self.error(error),
             Err(_) => {
                 let text = format!(
@@ -418,6 +422,18 @@ impl CallTask {
             }
         };
         Settlement { body }
+    }
+
+    /// Is its `tool.started` durable?
+    fn has_begun(&self) -> bool {
+        let turn = self.writer.turn();
+        let call = turn.call(&self.call);
+        call.is_some_and(|call| {
+            matches!(
+                call.status,
+                CallStatus::Started { .. } | CallStatus::Settled
+            )
+        })
     }
 
     fn success(&self, output: ToolOutput) -> EventBody {

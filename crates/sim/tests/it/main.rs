@@ -7,3 +7,4 @@ mod cluster;
 mod long;
 mod p3;
 mod real;
+mod simulation;

@@ -6,6 +6,7 @@ mod cases;
 mod conformance;
 mod large;
 mod leftovers;
+mod memory_backend;
 mod mutants;
 mod places;
 mod postgres_backend;

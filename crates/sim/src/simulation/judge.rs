@@ -1,0 +1,343 @@
+//! What must hold at the end: of the exported logs, of what clients were told, of what physically happened.
+
+use super::clients::{Clients, Told};
+use super::ledger::{Ledger, Violation};
+use super::world::World;
+use crate::checker;
+use std::collections::BTreeMap;
+use tenure_core::event::body::InterruptReason;
+use tenure_core::event::{Event, EventBody};
+use tenure_core::id::*;
+use tenure_store::{Interrupted, SessionState};
+
+/// An exported log by session.
+pub type Logs = BTreeMap<SessionId, Vec<Event>>;
+
+/// Judges a world that has come to rest.
+pub fn judge(world: &World, clients: &Clients) -> (Logs, Vec<Violation>) {
+    let logs: Logs = world.database.export().into_iter().collect();
+    let mut found = world.ledger.violations();
+    for (session, events) in &logs {
+        for finding in checker::check(events) {
+            found.push(Violation {
+                promise: finding.promise.to_string(),
+                message: format!("{session} at seq {}: {}", finding.seq, finding.message),
+            });
+        }
+        let judged = Judged {
+            session,
+            events,
+            found: &mut found,
+        };
+        judged.log(&world.ledger);
+    }
+    told(&clients.told(), &logs, &mut found);
+    (logs, found)
+}
+
+/// Why the world is not at rest; none when it is.
+pub fn unrest(world: &World, clients: &Clients) -> Option<String> {
+    if clients.busy() > 0 {
+        return Some(format!("{} clients have no answer", clients.busy()));
+    }
+    let claims = world.database.claims().unwrap_or_default();
+    if let Some(claim) = claims.first() {
+        return Some(format!("a claim is left: {claim:?}"));
+    }
+    let rows = world
+        .database
+        .sessions(&Default::default())
+        .unwrap_or_default();
+    let busy = rows.into_iter().find(|row| {
+        !matches!(
+            row.state,
+            SessionState::Idle | SessionState::Parked { .. } | SessionState::Quarantined { .. }
+        )
+    });
+    busy.map(|row| format!("{} is {:?}", row.id, row.state))
+}
+
+fn add(found: &mut Vec<Violation>, promise: &str, message: String) {
+    found.push(Violation {
+        promise: promise.to_owned(),
+        message,
+    });
+}
+
+/// One session's log being judged.
+struct Judged<'a> {
+    session: &'a SessionId,
+    events: &'a [Event],
+    found: &'a mut Vec<Violation>,
+}
+
+impl Judged<'_> {
+    fn add(&mut self, promise: &str, message: String) {
+        let message = format!("{}: {message}", self.session);
+        add(self.found, promise, message);
+    }
+
+    fn log(mut self, ledger: &Ledger) {
+        let mut open: Option<ExecutionId> = None;
+        let mut interrupted: Vec<ExecutionId> = Vec::new();
+        let mut quarantined = false;
+        for event in self.events {
+            match &event.body {
+                // What was open in the parent is the parent's.
+                EventBody::SessionForked(_) => open = None,
+                EventBody::ExecutionStarted(e) => open = Some(e.execution.clone()),
+                EventBody::ExecutionSucceeded(_) | EventBody::ExecutionFailed(_) => open = None,
+                EventBody::ExecutionInterrupted(e) => {
+                    open = None;
+                    let asked = interrupted.contains(&e.execution);
+                    if e.reason == InterruptReason::User && !asked {
+                        let words = format!(
+                            "{} was interrupted, and nobody had asked for it",
+                            e.execution
+                        );
+                        self.add("P4", words);
+                    }
+                }
+                EventBody::InterruptRequested(e) => interrupted.extend(e.execution.clone()),
+                EventBody::SessionQuarantined(_) => quarantined = true,
+                EventBody::SessionReleased(_) => quarantined = false,
+                EventBody::ToolSucceeded(e) if e.native.is_none() => {
+                    let own = event.session == *self.session;
+                    if own
+                        && !self.is_inherited(event.seq)
+                        && !ledger.was_done(self.session, &e.message, &e.call)
+                    {
+                        let words = format!(
+                            "call {} of {} is said to have succeeded, and did not",
+                            e.call, e.message
+                        );
+                        self.add("P5", words);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(open) = open.filter(|_| !quarantined) {
+            self.add("P7", format!("{open} is open, and nobody works on it"));
+        }
+        self.stale_results();
+    }
+
+    /// Is the event one of the parent's?
+    fn is_inherited(&self, seq: u64) -> bool {
+        let forked = self.events.iter().rev();
+        let mut forked = forked.filter(|event| matches!(event.body, EventBody::SessionForked(_)));
+        forked.next().is_some_and(|event| seq < event.seq)
+    }
+
+    /// A call started under one generation is not settled well under another (R14).
+    fn stale_results(&mut self) {
+        let mut generation = 0;
+        let mut started: BTreeMap<(MessageId, CallId), u64> = BTreeMap::new();
+        let mut late = Vec::new();
+        for event in self.events {
+            match &event.body {
+                EventBody::AttachmentReplaced(e) => generation = e.generation,
+                EventBody::ToolStarted(e) => {
+                    started.insert((e.message.clone(), e.call.clone()), e.generation);
+                    if e.generation != generation {
+                        late.push(format!(
+                            "call {} of {} started under generation {}, which is not in force",
+                            e.call, e.message, e.generation
+                        ));
+                    }
+                }
+                EventBody::ToolSucceeded(e) => {
+                    let of = started.get(&(e.message.clone(), e.call.clone()));
+                    if of.is_some_and(|of| *of != generation) {
+                        late.push(format!(
+                            "call {} of {} ended well for a replaced location",
+                            e.call, e.message
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for words in late {
+            self.add("P5", words);
+        }
+    }
+}
+
+/// What clients were told against what the logs say.
+fn told(told: &Told, logs: &Logs, found: &mut Vec<Violation>) {
+    for (session, input, seq) in &told.admitted {
+        let Some(events) = logs.get(session) else {
+            if !told.deleted.contains(session) {
+                add(
+                    found,
+                    "P2",
+                    format!("{session} is gone, and nobody deleted it"),
+                );
+            }
+            continue;
+        };
+        let admitted = events
+            .iter()
+            .find(|event| matches!(&event.body, EventBody::InputAdmitted(e) if &e.input == input));
+        match admitted {
+            None => add(
+                found,
+                "P2",
+                format!("{session}: input {input} was acknowledged and is not in the log"),
+            ),
+            // Zero says that only its being there is known.
+            Some(event) if *seq != 0 && event.seq != *seq => {
+                let words = format!(
+                    "{session}: input {input} was acknowledged at {seq} and is at {}",
+                    event.seq
+                );
+                add(found, "P2", words);
+            }
+            Some(_) => {}
+        }
+    }
+    for (session, input) in &told.cancelled {
+        let Some(events) = logs.get(session) else {
+            continue;
+        };
+        let gone = |event: &Event| matches!(&event.body, EventBody::InputCancelled(e) if &e.input == input);
+        if !events.iter().any(gone) {
+            add(
+                found,
+                "P2",
+                format!(
+                    "{session}: the cancellation of {input} was acknowledged and is not in the log"
+                ),
+            );
+        }
+    }
+    for (session, named, answer) in &told.interrupts {
+        if let Some(events) = logs.get(session) {
+            let woken = told.unparked.contains(session);
+            interrupt(session, named.as_ref(), answer, events, woken, found);
+        }
+    }
+    for (session, seen) in &told.seen {
+        let Some(events) = logs.get(session) else {
+            continue;
+        };
+        let same = seen
+            .iter()
+            .zip(events)
+            .all(|(seen, event)| *seen == event.id);
+        if !same || seen.len() > events.len() {
+            add(
+                found,
+                "P6",
+                format!("{session}: a reader saw another log than the one that is stored"),
+            );
+        }
+    }
+}
+
+fn interrupt(
+    session: &SessionId,
+    named: Option<&ExecutionId>,
+    answer: &Interrupted,
+    events: &[Event],
+    woken: bool,
+    found: &mut Vec<Violation>,
+) {
+    match answer {
+        Interrupted::Accepted { seq, execution, .. } => {
+            let at = events.iter().find(|event| event.seq == *seq);
+            let there = at.is_some_and(|event| {
+                matches!(&event.body, EventBody::InterruptRequested(e) if e.execution == *execution)
+            });
+            if !there {
+                add(
+                    found,
+                    "P4",
+                    format!("{session}: an accepted interrupt is not at seq {seq}"),
+                );
+            }
+            let Some(execution) = execution else { return };
+            if named.is_some_and(|named| named != execution) {
+                add(
+                    found,
+                    "P4",
+                    format!("{session}: {named:?} was to be interrupted, and {execution} was"),
+                );
+            }
+            let ends = events.iter().find_map(|event| match &event.body {
+                EventBody::ExecutionInterrupted(e) if e.execution == *execution => Some(true),
+                EventBody::ExecutionSucceeded(e) if e.execution == *execution => Some(false),
+                EventBody::ExecutionFailed(e) if e.execution == *execution => {
+                    Some(e.error.kind == "quarantined")
+                }
+                _ => None,
+            });
+            match ends {
+                Some(true) => {}
+                Some(false) => add(
+                    found,
+                    "P4",
+                    format!("{session}: the interrupt of {execution} at seq {seq} was lost"),
+                ),
+                None => add(
+                    found,
+                    "P4",
+                    format!("{session}: {execution}, interrupted at seq {seq}, never ended"),
+                ),
+            }
+        }
+        Interrupted::StoppedBeforeStart { seq } => {
+            let at = events.iter().find(|event| event.seq == *seq);
+            let there =
+                at.is_some_and(|event| matches!(event.body, EventBody::InterruptRequested(_)));
+            if !there {
+                add(
+                    found,
+                    "P4",
+                    format!("{session}: an interrupt that stopped a start is not at seq {seq}"),
+                );
+            }
+            // Waking what is parked leaves no event.
+            if !woken {
+                stays_parked(session, *seq, events, found);
+            }
+        }
+        Interrupted::AlreadyFinished => {
+            let Some(named) = named else { return };
+            let ended = events.iter().any(|event| match &event.body {
+                EventBody::ExecutionInterrupted(e) => &e.execution == named,
+                EventBody::ExecutionSucceeded(e) => &e.execution == named,
+                EventBody::ExecutionFailed(e) => &e.execution == named,
+                _ => false,
+            });
+            if !ended {
+                add(
+                    found,
+                    "P4",
+                    format!("{session}: {named} is said to have finished, and never did"),
+                );
+            }
+        }
+        Interrupted::Idle => {}
+    }
+}
+
+/// After *stopped before start* nothing begins before somebody has written something new.
+fn stays_parked(session: &SessionId, seq: u64, events: &[Event], found: &mut Vec<Violation>) {
+    for event in events.iter().filter(|event| event.seq > seq) {
+        match &event.body {
+            EventBody::InputAdmitted(_) | EventBody::SessionReleased(_) => return,
+            EventBody::ExecutionStarted(e) => {
+                let words = format!(
+                    "{session}: {} began behind the interrupt at seq {seq} that had stopped it",
+                    e.execution
+                );
+                add(found, "P4", words);
+                return;
+            }
+            _ => {}
+        }
+    }
+}
