@@ -233,7 +233,8 @@ pub(super) async fn reap(
     };
     let absent: Vec<&Seen> = seen
         .iter()
-        .filter(|one| one.absent && one.suspect.incarnation != own.incarnation)
+        .filter(|one| one.absent && !broken!(shared.switches, LockNotAsked))
+        .filter(|one| one.suspect.incarnation != own.incarnation)
         .collect();
     let refused = join_all(absent.iter().map(|one| refuses(one.address.as_deref()))).await;
     let mut buried = Vec::new();

@@ -11,5 +11,6 @@ mod mutants;
 mod places;
 mod postgres_backend;
 mod postgres_conformance;
+mod postgres_mutants;
 mod processes;
 mod sqlite_backend;

@@ -3,11 +3,11 @@
 use crate::sqlite_backend::mutated;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
-use tenure_store::conformance::{CASES, World};
+use tenure_store::conformance::{Backend, CASES, World};
 use tenure_store::mutation::{Mutation, Mutations};
 
 /// The case of the suite that shows the rule, if a case of the suite does.
-fn case_of(mutation: Mutation) -> Option<&'static str> {
+pub fn case_of(mutation: Mutation) -> Option<&'static str> {
     let name = mutation
         .witness()
         .strip_prefix("tenure-store conformance::")?;
@@ -22,11 +22,16 @@ fn case_of(mutation: Mutation) -> Option<&'static str> {
 
 /// Does the case hold under these switches? A case that hangs does not.
 async fn holds(name: &str, mutations: Mutations) -> bool {
+    holds_on(name, mutated(mutations)).await
+}
+
+/// Does the case hold on this backend?
+pub async fn holds_on(name: &str, backend: Box<dyn Backend>) -> bool {
     let case = CASES.iter().find(|case| case.name == name);
     let run = case
         .unwrap_or_else(|| panic!("there is no case {name}"))
         .run;
-    let case = tokio::spawn(AssertUnwindSafe(run(World::new(mutated(mutations)))).0);
+    let case = tokio::spawn(AssertUnwindSafe(run(World::new(backend))).0);
     match tokio::time::timeout(Duration::from_secs(60), case).await {
         Ok(done) => done.is_ok(),
         Err(_) => false,
