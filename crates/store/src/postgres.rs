@@ -247,7 +247,7 @@ impl PostgresStore {
         let shared = Arc::new(Shared {
             pool: Pool::new(maker.clone()),
             renewals: Slot::new(maker.clone(), Use::Control),
-            upkeep: Slot::new(maker.clone(), Use::Control),
+            upkeep: Slot::new(maker.clone(), Use::Read),
             switches: options.switches(),
             watchers: Watchers::new(options.switches()),
             clock: options.clock,

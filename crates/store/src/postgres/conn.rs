@@ -48,10 +48,13 @@ impl Use {
              SET {local}idle_in_transaction_session_timeout = '1s'; SET {local}jit = off; "
         );
         if self == Self::Write || self == Self::Control {
-            // Every statement finds its rows by an index, however empty or large a table is, with a plan made once.
+            // Plans are made once, when tables may still be empty, and must be right when they are large: rows are found
+            // by an index, never by a scan, and batches are joined by hashing. Where a row is looked up for each of
+            // a batch, the statement leaves no other way.
             text.push_str(&format!(
                 "SET {local}plan_cache_mode = force_generic_plan; SET {local}enable_seqscan = off; \
-                 SET {local}enable_hashjoin = off; SET {local}enable_mergejoin = off; "
+                 SET {local}enable_nestloop = off; SET {local}enable_mergejoin = off; \
+                 SET {local}enable_bitmapscan = off; SET {local}random_page_cost = 1; "
             ));
         }
         text

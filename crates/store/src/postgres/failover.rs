@@ -111,7 +111,7 @@ impl Owned {
         let rows = conn
             .rows(
                 "SELECT s.id, s.head, s.epoch, s.write_no FROM unnest($1) u(id) \
-                 JOIN @.session s ON s.id = u.id AND NOT s.deleted",
+                 CROSS JOIN LATERAL (SELECT x.* FROM @.session x WHERE x.id = u.id LIMIT 1) s",
                 params![TEXT_ARRAY: ids],
             )
             .await?;

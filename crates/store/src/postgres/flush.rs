@@ -300,6 +300,8 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
                 before().map(|head| head.claim_id.clone()).collect(),
             );
         let source = text.unnest("u", columns);
+        let sids: Vec<i64> = before().map(|head| head.sid).collect();
+        let sids = text.arg(sids, Type::INT8_ARRAY);
         // R1: the fence is in the predicate, with `rev`, which moves with everything else.
         text.part(
             "kept",
@@ -310,7 +312,7 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
                  handed_until = u.handed_until, runnable = u.runnable, activity = CASE WHEN u.touched \
                  THEN nextval('@.next_activity') ELSE s.activity END, title = u.title, \
                  directory = u.directory, last_line = u.last_line, rest = u.rest FROM {source} \
-                 WHERE s.sid = u.sid AND NOT s.deleted AND s.rev = u.rev0 AND s.epoch = u.epoch0 \
+                 WHERE s.sid = ANY(${sids}) AND s.sid = u.sid AND s.rev = u.rev0 AND s.epoch = u.epoch0 \
                  AND s.write_no = u.write0 AND s.owner IS NOT DISTINCT FROM u.owner0 \
                  AND s.claim_id IS NOT DISTINCT FROM u.claim0{} RETURNING s.sid, s.activity",
                 bars("s.sid")
@@ -451,11 +453,12 @@ fn add_claims(text: &mut Text, rows: &Rows<'_>) {
         .map(|(sid, _)| sid)
         .collect();
     if !gone.is_empty() {
+        let sids = text.arg(gone.clone(), Type::INT8_ARRAY);
         let source = text.unnest("d", Columns::default().int("sid", gone));
         text.part(
             "drop_claim",
             &format!(
-                "DELETE FROM @.claim c USING {source} WHERE c.sid = d.sid AND {}",
+                "DELETE FROM @.claim c USING {source} WHERE c.sid = ANY(${sids}) AND c.sid = d.sid AND {}",
                 among("d.sid", "won")
             ),
         );
@@ -469,11 +472,12 @@ fn add_inbox(text: &mut Text, rows: &Rows<'_>) {
         .map(|(sid, _)| sid)
         .collect();
     if !cleared.is_empty() {
+        let sids = text.arg(cleared.clone(), Type::INT8_ARRAY);
         let source = text.unnest("d", Columns::default().int("sid", cleared));
         text.part(
             "clear_inbox",
             &format!(
-                "DELETE FROM @.inbox i USING {source} WHERE i.sid = d.sid AND {}",
+                "DELETE FROM @.inbox i USING {source} WHERE i.sid = ANY(${sids}) AND i.sid = d.sid AND {}",
                 among("d.sid", "won")
             ),
         );
@@ -577,6 +581,8 @@ fn add_effects(text: &mut Text, rows: &Rows<'_>) {
         .filter(|(_, draft, key)| !draft.session.effects.contains_key(*key))
         .collect();
     if !gone.is_empty() {
+        let sids: Vec<i64> = gone.iter().map(|(sid, _, _)| *sid).collect();
+        let sids = text.arg(sids, Type::INT8_ARRAY);
         let columns = Columns::default()
             .int("sid", gone.iter().map(|(sid, _, _)| *sid).collect())
             .text(
@@ -591,7 +597,7 @@ fn add_effects(text: &mut Text, rows: &Rows<'_>) {
         text.part(
             "drop_effect",
             &format!(
-                "DELETE FROM @.effect e USING {source} WHERE e.sid = d.sid AND e.message = d.message \
+                "DELETE FROM @.effect e USING {source} WHERE e.sid = ANY(${sids}) AND e.sid = d.sid AND e.message = d.message \
                  AND e.call = d.call AND {}",
                 among("d.sid", "won")
             ),

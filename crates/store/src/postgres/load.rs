@@ -34,28 +34,34 @@ pub(super) struct Read {
     pub(super) around: Around,
 }
 
+// A deleted session has another id, so that none of these finds it. Each row is looked up by its key, whatever the
+// planner knows of a table that was empty when the plan was made: that is what LIMIT and OFFSET say here.
+
 const HEADS: &str = concat!(
     "SELECT ",
     head_columns!(),
     ", c.sid, c.assistant_message_id, c.assistant_seq, c.recovery_input_id, c.recovery_error, c.wake_pending, \
-     c.created_ms FROM unnest($1) u(id) JOIN @.session s ON s.id = u.id AND NOT s.deleted \
-     LEFT JOIN @.claim c ON c.sid = s.sid"
+     c.created_ms FROM unnest($1) u(id) CROSS JOIN LATERAL \
+     (SELECT x.* FROM @.session x WHERE x.id = u.id LIMIT 1) s LEFT JOIN LATERAL \
+     (SELECT x.* FROM @.claim x WHERE x.sid = s.sid LIMIT 1) c ON TRUE"
 );
 const INBOX: &str = "SELECT s.id, i.input, i.seq, i.delivery, i.state, i.fenced FROM unnest($1) u(id) \
-     JOIN @.session s ON s.id = u.id AND NOT s.deleted JOIN @.inbox i ON i.sid = s.sid AND i.state = 0";
+     CROSS JOIN LATERAL (SELECT x.sid, x.id FROM @.session x WHERE x.id = u.id LIMIT 1) s CROSS JOIN LATERAL \
+     (SELECT x.* FROM @.inbox x WHERE x.sid = s.sid AND x.state = 0 OFFSET 0) i";
 const EFFECTS: &str = "SELECT s.id, e.message, e.call, e.epoch, e.generation, e.pid, e.pid_start, e.boot_id \
-     FROM unnest($1) u(id) JOIN @.session s ON s.id = u.id AND NOT s.deleted JOIN @.effect e ON e.sid = s.sid";
+     FROM unnest($1) u(id) CROSS JOIN LATERAL (SELECT x.sid, x.id FROM @.session x WHERE x.id = u.id LIMIT 1) s \
+     CROSS JOIN LATERAL (SELECT x.* FROM @.effect x WHERE x.sid = s.sid OFFSET 0) e";
 const CLOCK: &str = "SELECT @.lease_clock()";
 const NODES: &str = "SELECT n.incarnation, n.state, n.lease_until > @.lease_clock(), n.labels, n.roots, \
      n.lease_until, n.resigned FROM \
      (SELECT unnest($1) UNION SELECT s.owner FROM unnest($2) u(id) \
-      JOIN @.session s ON s.id = u.id AND NOT s.deleted WHERE s.owner IS NOT NULL) w(name) \
-     JOIN @.node n ON n.incarnation = w.name";
+      CROSS JOIN LATERAL (SELECT x.owner FROM @.session x WHERE x.id = u.id LIMIT 1) s \
+      WHERE s.owner IS NOT NULL) w(name) JOIN @.node n ON n.incarnation = w.name";
 const EVENTS: &str = "SELECT e.sid, e.seq, e.id, e.epoch, e.created_ms, e.type, e.version, e.body \
-     FROM unnest($1) u(id) JOIN @.event e ON e.id = u.id";
+     FROM unnest($1) u(id) CROSS JOIN LATERAL (SELECT x.* FROM @.event x WHERE x.id = u.id OFFSET 0) e";
 const INPUTS: &str = "SELECT u.id, i.input, i.seq, i.delivery, i.state, i.fenced FROM unnest($1, $2) u(id, input) \
-     JOIN @.session s ON s.id = u.id AND NOT s.deleted \
-     JOIN @.inbox i ON i.sid = s.sid AND i.input = u.input AND i.state > 0";
+     CROSS JOIN LATERAL (SELECT x.sid FROM @.session x WHERE x.id = u.id LIMIT 1) s CROSS JOIN LATERAL \
+     (SELECT x.* FROM @.inbox x WHERE x.sid = s.sid AND x.input = u.input AND x.state > 0 LIMIT 1) i";
 const RECEIPTS: &str = "SELECT key, sid, answer FROM @.receipt WHERE key = ANY($1)";
 const SIDS: &str = "SELECT nextval('@.next_sid') FROM generate_series(1, $1)";
 
@@ -64,9 +70,10 @@ macro_rules! chain {
     () => {
         "WITH RECURSIVE chain AS (\
            SELECT s.sid, s.base AS lo, s.head AS hi, s.base AS below, s.parent FROM @.session s \
-           WHERE s.id = $1 AND NOT s.deleted \
+           WHERE s.id = $1 \
            UNION ALL SELECT p.sid, p.base, c.below - 1, least(c.below, p.base), p.parent \
-           FROM chain c JOIN @.session p ON p.sid = c.parent) "
+           FROM chain c \
+           CROSS JOIN LATERAL (SELECT x.* FROM @.session x WHERE x.sid = c.parent LIMIT 1) p) "
     };
 }
 #[allow(unused_imports, reason = "readers of whole logs use it too")]
@@ -83,7 +90,8 @@ macro_rules! setting_types {
 const RANGE: &str = concat!(
     chain!(),
     "SELECT e.sid, e.seq, e.id, e.epoch, e.created_ms, e.type, e.version, e.body FROM chain c \
-     JOIN @.event e ON e.sid = c.sid AND e.seq BETWEEN greatest(c.lo, $2) AND c.hi ORDER BY e.seq LIMIT $3"
+     CROSS JOIN LATERAL (SELECT x.* FROM @.event x WHERE x.sid = c.sid \
+       AND x.seq BETWEEN greatest(c.lo, $2) AND c.hi ORDER BY x.seq LIMIT $3) e ORDER BY e.seq LIMIT $3"
 );
 const HOLDER: &str = concat!(
     chain!(),
@@ -91,15 +99,17 @@ const HOLDER: &str = concat!(
 );
 const SETTINGS: &str = concat!(
     chain!(),
-    "SELECT e.type, e.version, e.body FROM chain c JOIN @.event e ON e.sid = c.sid \
-     AND e.seq BETWEEN c.lo AND least(c.hi, $2) AND ",
+    "SELECT e.type, e.version, e.body FROM chain c CROSS JOIN LATERAL (SELECT e.* FROM @.event e \
+     WHERE e.sid = c.sid AND e.seq BETWEEN c.lo AND least(c.hi, $2) AND ",
     setting_types!(),
-    " ORDER BY e.seq"
+    " OFFSET 0) e ORDER BY e.seq"
 );
 const KIN: &str = concat!(
-    "SELECT s.sid, s.id, e.type, e.version, e.body FROM unnest($1) u(sid) JOIN @.session s ON s.sid = u.sid \
-     LEFT JOIN @.event e ON e.sid = s.sid AND ",
-    setting_types!()
+    "SELECT s.sid, s.id, e.type, e.version, e.body FROM unnest($1) u(sid) \
+     CROSS JOIN LATERAL (SELECT x.sid, x.id FROM @.session x WHERE x.sid = u.sid LIMIT 1) s \
+     LEFT JOIN LATERAL (SELECT e.* FROM @.event e WHERE e.sid = s.sid AND ",
+    setting_types!(),
+    " OFFSET 0) e ON TRUE"
 );
 
 /// A stored event: sid, seq, id, epoch, created_ms, type, version, body.

@@ -220,10 +220,7 @@ fn session_row(row: &Row, nodes: &[Serves]) -> Result<SessionRow, ReadStop> {
 pub(super) async fn session(conn: &Conn, id: &SessionId) -> Result<Option<SessionRow>, ReadStop> {
     let id = id.as_str();
     let params = params![TEXT: id];
-    let row = conn.first(
-        concat!(seen!(), "WHERE s.id = $1 AND NOT s.deleted"),
-        params,
-    );
+    let row = conn.first(concat!(seen!(), "WHERE s.id = $1"), params);
     let (row, nodes) = futures::try_join!(row, serving(conn))?;
     row.map(|row| session_row(&row, &nodes)).transpose()
 }
@@ -311,7 +308,7 @@ async fn head_of(conn: &Conn, id: &SessionId) -> Result<Head, ReadStop> {
             concat!(
                 "SELECT ",
                 head_columns!(),
-                " FROM @.session s WHERE s.id = $1 AND NOT s.deleted"
+                " FROM @.session s WHERE s.id = $1"
             ),
             params![TEXT: id.as_str()],
         )
@@ -332,7 +329,7 @@ pub(super) async fn inbox(conn: &Conn, id: &SessionId) -> Result<Vec<PendingInpu
                 ", i.seq, i.delivery, e.type, e.version, e.body, e.created_ms FROM @.session s \
                  LEFT JOIN @.inbox i ON i.sid = s.sid AND i.state = 0 \
                  LEFT JOIN @.event e ON e.sid = i.sid AND e.seq = i.seq \
-                 WHERE s.id = $1 AND NOT s.deleted ORDER BY i.seq"
+                 WHERE s.id = $1 ORDER BY i.seq"
             ),
             params![TEXT: id.as_str()],
         )
@@ -379,7 +376,7 @@ pub(super) async fn effects(conn: &Conn, id: &SessionId) -> Result<Vec<EffectRow
     let rows = conn
         .rows(
             "SELECT e.message, e.call, e.epoch, e.generation, e.pid, e.pid_start, e.boot_id \
-             FROM @.session s LEFT JOIN @.effect e ON e.sid = s.sid WHERE s.id = $1 AND NOT s.deleted \
+             FROM @.session s LEFT JOIN @.effect e ON e.sid = s.sid WHERE s.id = $1 \
              ORDER BY e.message, e.call",
             params![TEXT: id.as_str()],
         )
@@ -412,7 +409,7 @@ pub(super) async fn claim_phase(
     let row = conn
         .first(
             "SELECT s.epoch, s.owner, s.claim_id, s.phase, coalesce(c.wake_pending, FALSE) \
-             FROM @.session s LEFT JOIN @.claim c ON c.sid = s.sid WHERE s.id = $1 AND NOT s.deleted",
+             FROM @.session s LEFT JOIN @.claim c ON c.sid = s.sid WHERE s.id = $1",
             params![TEXT: id.as_str()],
         )
         .await?;
@@ -524,7 +521,7 @@ const PAGE: &str = concat!(
          AND x.seq BETWEEN greatest(c.lo, $2) AND c.hi ORDER BY x.seq LIMIT $3) e ORDER BY e.seq LIMIT $3) \
      SELECT p.sid, p.seq, p.id, p.epoch, p.created_ms, p.type, p.version, p.body, s.head \
      FROM @.session s LEFT JOIN picked p ON p.total - octet_length(p.body) < $4 \
-     WHERE s.id = $1 AND NOT s.deleted ORDER BY p.seq"
+     WHERE s.id = $1 ORDER BY p.seq"
 );
 
 /// At most `limit` events after `after`. A damaged or missing row ends the page before it, or is the error when it
@@ -600,7 +597,7 @@ pub(super) async fn put_checkpoint(
     let version = i64::from(checkpoint.version);
     let rows = conn
         .rows(
-            "WITH s AS (SELECT sid FROM @.session WHERE id = $1 AND NOT deleted), \
+            "WITH s AS (SELECT sid FROM @.session WHERE id = $1), \
              old AS (DELETE FROM @.checkpoint c USING s WHERE c.sid = s.sid AND c.version <> $2) \
              INSERT INTO @.checkpoint(sid, version, through, bytes) SELECT s.sid, $2, $3, $4 FROM s \
              ON CONFLICT (sid, version, through) DO UPDATE SET bytes = excluded.bytes RETURNING 1",

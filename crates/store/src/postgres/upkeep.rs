@@ -20,7 +20,7 @@ const REMEMBER_NODES_MS: i64 = 3_600_000;
 /// One statement: the head row's lock is taken, looked under and given up in it.
 const DELETE: &str = "WITH gone AS (UPDATE @.session s SET deleted = TRUE, id = s.id || '#' || s.sid, owner = NULL, \
        claim_id = NULL, phase = NULL, handed_until = NULL, runnable = FALSE, rev = s.rev + 1 \
-       WHERE s.id = $1 AND NOT s.deleted AND NOT EXISTS \
+       WHERE s.id = $1 AND NOT EXISTS \
          (SELECT 1 FROM @.node n WHERE n.incarnation = s.owner AND n.state < 2) RETURNING s.sid), \
      a AS (DELETE FROM @.claim x USING gone g WHERE x.sid = g.sid), \
      b AS (DELETE FROM @.inbox x USING gone g WHERE x.sid = g.sid), \
@@ -51,7 +51,7 @@ pub(super) async fn delete(
     }
     let row = conn
         .first(
-            "SELECT owner FROM @.session WHERE id = $1 AND NOT deleted",
+            "SELECT owner FROM @.session WHERE id = $1",
             params![TEXT: id],
         )
         .await

@@ -150,6 +150,6 @@ impl Watchers {
 }
 
 const REVS: &str = "SELECT s.id, s.rev, coalesce(n.state > 1, s.owner IS NOT NULL) FROM unnest($1) u(id) \
-     JOIN @.session s ON s.id = u.id AND NOT s.deleted LEFT JOIN @.node n ON n.incarnation = s.owner";
+     JOIN @.session s ON s.id = u.id LEFT JOIN @.node n ON n.incarnation = s.owner";
 const WRITTEN: &str = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::INT8 FROM pg_stat_user_tables \
      WHERE schemaname = $1 AND relname IN ('session', 'claim')";
