@@ -136,12 +136,27 @@ impl Client {
     /// # Errors
     /// `SessionExists` when the id is taken.
     pub async fn create(&self, new: NewSession) -> Result<SessionId, EngineError> {
+        self.create_requiring(new, Vec::new()).await
+    }
+
+    /// As [`Client::create`], for nodes alone that have all of these labels.
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub async fn create_requiring(
+        &self,
+        new: NewSession,
+        requires: Vec<String>,
+    ) -> Result<SessionId, EngineError> {
         let session = new
             .id
             .unwrap_or_else(|| SessionId::from_bits(self.env.next_bits()));
         let created = SessionCreated {
             title: new.title,
-            location: Location::at(new.directory),
+            location: Location {
+                requires,
+                ..Location::at(new.directory)
+            },
             model: new.model,
             limits: Limits {
                 max_steps: new.max_steps,
@@ -195,8 +210,19 @@ impl Client {
         session: &SessionId,
         directory: String,
     ) -> Result<Admission, EngineError> {
+        self.relocate_to(session, Location::at(directory)).await
+    }
+
+    /// As [`Client::relocate`], with what the new place requires of a node.
+    ///
+    /// # Errors
+    /// The session does not exist.
+    pub async fn relocate_to(
+        &self,
+        session: &SessionId,
+        location: Location,
+    ) -> Result<Admission, EngineError> {
         let input = MessageId::from_bits(self.env.next_bits());
-        let location = Location::at(directory);
         self.admit_kind(
             session,
             input,

@@ -27,7 +27,8 @@ pub struct Global {
     /// Configuration file (else TENURE_CONFIG, else tenure.toml in the user's configuration folder)
     #[arg(long, global = true, value_name = "PATH")]
     pub config: Option<PathBuf>,
-    /// Where sessions are kept: sqlite:PATH (else TENURE_STORE, else the configuration)
+    /// Where sessions are kept: sqlite:PATH or postgres://USER@HOST/DATABASE (else TENURE_STORE, else the
+    /// configuration)
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
 }
@@ -73,9 +74,14 @@ pub enum Command {
     Models(JsonOnly),
     /// Serve a scripted model over HTTP, for tests and demos
     ScriptedModel(ScriptedArgs),
-    /// Run sessions of the store in the background
-    #[command(hide = true)]
+    /// Run the store's sessions, beside the other nodes of the store
     Node(NodeArgs),
+    /// List the store's nodes
+    Nodes(JsonOnly),
+    /// List who holds which session since when, and every runnable session that nobody holds
+    Claims(JsonOnly),
+    /// Make a node hand its sessions over and end
+    Drain(DrainArgs),
 }
 
 /// Arguments of `run`.
@@ -114,6 +120,9 @@ pub struct RunArgs {
     /// Hand the work to a background node and return at once
     #[arg(long)]
     pub detach: bool,
+    /// Only nodes with this label may run the session (may be repeated; `none` for any node)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub requires: Vec<String>,
     /// A title for a new session
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["session", "continue_last"])]
     pub title: Option<String>,
@@ -335,6 +344,31 @@ pub struct NodeArgs {
     /// Take no other sessions than those of --for
     #[arg(long, requires = "waiting_for")]
     pub alone: bool,
+    /// Listen for other nodes here; port 0 takes a free one (default: 127.0.0.1:0)
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// The address other nodes use, when it is not the one listened on
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub advertise: Option<String>,
+    /// A label of this node (may be repeated)
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub labels: Vec<String>,
+    /// Take only sessions below this folder (may be repeated; default: any)
+    #[arg(long = "root", value_name = "DIR")]
+    pub roots: Vec<PathBuf>,
+    /// What people call this node
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Arguments of `drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The node: its name, or the beginning of its incarnation
+    pub node: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

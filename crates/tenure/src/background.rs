@@ -1,7 +1,7 @@
 //! Background nodes: starting one that outlives this process and its terminal.
 
-use crate::config::Config;
 use crate::config::trust::private_folder;
+use crate::config::{Config, StoreUrl};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,16 @@ pub fn log_path(config: &Config) -> PathBuf {
 pub fn spawn(config: &Config, sessions: &[&str], alone: bool) -> io::Result<Child> {
     let log = open_log(config)?;
     let mut command = Command::new(program()?);
-    command
-        .arg("node")
-        .arg("--until-idle")
-        .arg("--store")
-        .arg(config.store.value.to_string());
+    command.arg("node").arg("--until-idle");
+    match &config.store.value {
+        StoreUrl::Sqlite(_) => {
+            command.arg("--store").arg(config.store.value.to_string());
+        }
+        // It may hold a password, and everybody can read a command line.
+        StoreUrl::Postgres(url) => {
+            command.env("TENURE_STORE", url);
+        }
+    }
     if let Some(file) = &config.file {
         command.arg("--config").arg(file);
     }

@@ -1,12 +1,15 @@
 //! The commands, one file each, and what they have in common.
 
+pub mod claims;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+pub mod drain;
 pub mod interrupt;
 pub mod log;
 pub mod models;
 pub mod node;
+pub mod nodes;
 pub mod resume;
 pub mod run;
 pub mod scripted;

@@ -11,6 +11,7 @@ mod exit;
 mod export;
 mod follow;
 mod input;
+mod machine;
 mod node;
 mod providers;
 mod render;
@@ -82,6 +83,9 @@ async fn in_runtime(cx: &Context, global: &args::Global, command: Command) -> Cl
         Command::Demo(args) => commands::demo::run(cx, &args).await?,
         Command::ScriptedModel(args) => commands::scripted::run(args).await?,
         Command::Node(args) => commands::node::run(cx, global, args).await?,
+        Command::Nodes(args) => commands::nodes::run(cx, global, &args).await?,
+        Command::Claims(args) => commands::claims::run(cx, global, &args).await?,
+        Command::Drain(args) => commands::drain::run(cx, global, &args).await?,
         Command::Config(_) | Command::Trust(_) | Command::Models(_) => {}
     }
     Ok(0)

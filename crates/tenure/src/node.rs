@@ -1,14 +1,19 @@
-//! This process as a node of the store: the engine with the configuration in force.
+//! This process as a node of the store: the engine with the configuration in force, and, where the store has nodes
+//! on several machines, the port that answers them.
 
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult};
-use crate::providers;
+use crate::{providers, store};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_core::placement::Serves;
 use tenure_engine::{Approvals, Engine, EngineConfig, Isolate, Scope};
 use tenure_provider::Secret;
-use tenure_store::SqliteStore;
+use tenure_server::{Advertise, HttpPeers, Limits, NodeServer};
+use tenure_store::Store;
 use tenure_tools::ToolSet;
 use tenure_tools::guardian::GuardianCommand;
 
@@ -16,20 +21,91 @@ use tenure_tools::guardian::GuardianCommand;
 #[derive(Debug, Clone)]
 pub struct Role {
     /// A label for people.
-    pub name: &'static str,
+    pub name: String,
     /// Which sessions it takes.
     pub scope: Scope,
     /// How questions are answered.
     pub approvals: Approvals,
     /// This process was made to run one session alone (R8).
     pub alone: bool,
+    /// How others reach it, when it is more than a command that runs its own session.
+    pub door: Option<Door>,
+}
+
+impl Role {
+    /// A command's own node.
+    pub fn command(name: &str, scope: Scope, approvals: Approvals) -> Self {
+        Self {
+            name: name.to_owned(),
+            scope,
+            approvals,
+            alone: false,
+            door: None,
+        }
+    }
+}
+
+/// What `tenure node` is told of itself.
+#[derive(Debug, Clone)]
+pub struct Door {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What it tells others.
+    pub advertise: Option<String>,
+    /// What it serves.
+    pub serves: Serves,
+}
+
+/// The engine, and the port that answers for it as long as it is kept.
+pub struct Node {
+    engine: Engine,
+    /// None where nodes reach each other in another way, or not at all.
+    pub server: Option<NodeServer>,
+}
+
+impl Deref for Node {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
 }
 
 /// Starts the engine.
-pub async fn start(config: &Config, store: Arc<SqliteStore>, role: &Role) -> CliResult<Engine> {
+///
+/// # Errors
+/// Its settings do not fit, the store cannot be written, or the port that was asked for cannot be had.
+pub async fn start(config: &Config, store: Arc<dyn Store>, role: &Role) -> CliResult<Node> {
+    let mut settings = settings(config, role)?;
+    let server = match &config.store.value {
+        StoreUrl::Sqlite(path) => {
+            // Sockets stand where the store keeps its nodes' locks.
+            let mut folder = path.as_os_str().to_owned();
+            folder.push(".nodes");
+            settings.socket_dir = Some(PathBuf::from(folder));
+            None
+        }
+        StoreUrl::Postgres(_) => {
+            // A command runs only what it was asked to, in a folder that this machine has.
+            settings.serves = match &role.door {
+                Some(door) => door.serves.clone(),
+                None => config.node.serves(&[], &[]),
+            };
+            let (peers, server) = reachable(config, store.as_ref(), role).await?;
+            settings.peers = peers.map(|peers| Arc::new(peers) as _);
+            server
+        }
+    };
+    let models = providers::models(config);
+    let engine = Engine::start(store, models, ToolSet::builtin(), settings).await?;
+    Ok(Node { engine, server })
+}
+
+fn settings(config: &Config, role: &Role) -> CliResult<EngineConfig> {
     let guardian = GuardianCommand::current_exe()
         .map_err(|e| CliError::failed(format!("the program's own file cannot be found: {e}")))?;
-    let mut settings = EngineConfig::new(role.name, config.folders.data.join("outputs"), guardian);
+    let outputs = config.folders.data.join("outputs");
+    let mut settings = EngineConfig::new(role.name.clone(), outputs, guardian);
     settings.scope = role.scope.clone();
     settings.approvals = role.approvals;
     settings.lease = config.lease_duration.value;
@@ -49,22 +125,66 @@ pub async fn start(config: &Config, store: Arc<SqliteStore>, role: &Role) -> Cli
         .map(|s| s.value.clone())
         .collect();
     settings.isolate = (!role.alone).then(|| isolate(config));
-    settings.socket_dir = Some(socket_folder(config));
-    let engine = Engine::start(
-        store,
-        providers::models(config),
-        ToolSet::builtin(),
-        settings,
-    )
-    .await?;
-    Ok(engine)
+    Ok(settings)
 }
 
-/// Sockets stand where the store keeps its nodes' locks.
-fn socket_folder(config: &Config) -> PathBuf {
-    let mut folder = config.store.value.path().as_os_str().to_owned();
-    folder.push(".nodes");
-    PathBuf::from(folder)
+/// The way to other nodes, and theirs to this one. A command that cannot listen is not reached directly, and works;
+/// a node that was told where to listen must.
+async fn reachable(
+    config: &Config,
+    store: &dyn Store,
+    role: &Role,
+) -> CliResult<(Option<HttpPeers>, Option<NodeServer>)> {
+    let Some(peers) = store::peers(config, store).await else {
+        return Ok((None, None));
+    };
+    let Some(secret) = store::secret(store).await else {
+        return Ok((Some(peers), None));
+    };
+    let own = config.node.listen.value;
+    let (listen, advertise) = match &role.door {
+        Some(door) => (door.listen, door.advertise.clone()),
+        // The node of this machine has the port; the rest of its address holds for commands, too.
+        None => (SocketAddr::new(own.ip(), 0), host_only(config)),
+    };
+    let advertise = advertise.map_or(Advertise::Listened, Advertise::As);
+    let machine = &config.node.host_label.value;
+    match NodeServer::bind(listen, &advertise, machine, secret, Limits::default()).await {
+        Ok(server) => Ok((Some(peers.served_by(&server)), Some(server))),
+        Err(error) if role.door.is_some() => Err(CliError::usage(error.to_string())),
+        Err(error) => {
+            tracing::warn!(%error, "other nodes cannot reach this process; they wait for its poll");
+            Ok((Some(peers), None))
+        }
+    }
+}
+
+/// The configured address without its port: another one than the machine's own node has.
+pub fn host_only(config: &Config) -> Option<String> {
+    let given = config.node.advertise.as_ref()?.value.as_str();
+    let (scheme, rest) = given.split_once("://").unwrap_or(("http", given));
+    let rest = rest.trim_end_matches('/');
+    let host = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => rest,
+    };
+    Some(format!("{scheme}://{host}"))
+}
+
+/// May anybody reach this address? Calls between nodes are signed, not encrypted.
+pub fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            let shared = a == 100 && (64..128).contains(&b);
+            !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || shared)
+        }
+        IpAddr::V6(ip) => {
+            let first = ip.segments()[0];
+            let local = (first & 0xfe00) == 0xfc00 || (first & 0xffc0) == 0xfe80;
+            !(ip.is_loopback() || local)
+        }
+    }
 }
 
 /// Runs a session that crashed its owner twice in a process of its own.
@@ -80,5 +200,29 @@ pub async fn leave(engine: &Engine, limit: Duration) {
         Ok(Err(error)) => tracing::warn!(%error, "the store was not told of the end"),
         Ok(Ok(())) => {}
         Err(_) => tracing::warn!("letting go took too long"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_anybody_may_reach_are_known() {
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "172.16.0.1",
+            "100.64.0.1",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+        ] {
+            assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+        for public in ["0.0.0.0", "8.8.8.8", "100.128.0.1", "::", "2001:db8::1"] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
     }
 }

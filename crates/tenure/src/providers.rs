@@ -1,7 +1,7 @@
 //! The configured providers as the engine takes them: keys are read and clients made when first needed.
 
-use crate::config::Config;
 use crate::config::resolve::{KeySource, ProviderConfig};
+use crate::config::{Config, StoreUrl, store_url};
 use crate::exit::{CliError, CliResult};
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
@@ -112,7 +112,17 @@ pub fn known_secrets(config: &Config) -> Vec<String> {
                 .unwrap_or_default()
                 .to_owned()
         });
-    keys.chain(headers).collect()
+    let password = match &config.store.value {
+        StoreUrl::Postgres(url) => config.store_password.complete(url).ok(),
+        StoreUrl::Sqlite(_) => None,
+    };
+    let password = password
+        .as_deref()
+        .and_then(store_url::password)
+        .map(store_url::unescaped);
+    // A very short one would be found everywhere.
+    let password = password.filter(|password| password.len() >= 6);
+    keys.chain(headers).chain(password).collect()
 }
 
 /// `text` without any of `secrets`; true when there was one.
@@ -141,7 +151,13 @@ pub fn secret_env(config: &Config) -> Vec<String> {
             KeySource::Env(var) => Some(var.clone()),
             KeySource::File(_) => None,
         });
-    vars.collect()
+    // The store's password may stand in these.
+    let store: &[&str] = match &config.store.value {
+        StoreUrl::Postgres(_) => &["TENURE_STORE", "PGPASSWORD", "PGPASSFILE"],
+        StoreUrl::Sqlite(_) => &[],
+    };
+    vars.chain(store.iter().map(|name| (*name).to_owned()))
+        .collect()
 }
 
 struct LazyProvider {

@@ -1,34 +1,61 @@
 //! Opening the store and finding sessions in it, with errors that say what to do.
 
+pub mod password;
+mod postgres;
+
 use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult, Kind};
 use std::path::Path;
 use std::sync::Arc;
 use tenure_core::SessionId;
 use tenure_engine::{Client, EngineError, SystemEnvironment};
+use tenure_server::{ClusterSecret, HttpPeers};
 use tenure_store::{
     AppendError, DeleteError, OpenError, OpenOptions, ReadError, ReplayError, SessionQuery,
     SessionRow, SqliteStore, Store,
 };
 
 /// Opens the store; a missing file is made.
-pub fn open(config: &Config) -> CliResult<Arc<SqliteStore>> {
-    let StoreUrl::Sqlite(path) = &config.store.value;
-    SqliteStore::open(path, OpenOptions::default()).map_err(|e| open_error(&e, config))
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub async fn open(config: &Config) -> CliResult<Arc<dyn Store>> {
+    match &config.store.value {
+        StoreUrl::Sqlite(path) => sqlite(path, config),
+        StoreUrl::Postgres(url) => postgres::open(config, url).await,
+    }
+}
+
+/// As [`open`], for a process that is to stay: a server that is away is waited for.
+///
+/// # Errors
+/// What no waiting mends.
+pub async fn wait_for(config: &Config) -> CliResult<Arc<dyn Store>> {
+    match &config.store.value {
+        StoreUrl::Sqlite(_) => open_existing(config).await,
+        StoreUrl::Postgres(url) => postgres::wait(config, url).await,
+    }
+}
+
+fn sqlite(path: &Path, config: &Config) -> CliResult<Arc<dyn Store>> {
+    let opened = SqliteStore::open(path, OpenOptions::default());
+    Ok(opened.map_err(|e| open_error(&e, config))?)
 }
 
 /// Opens a store that must be there: looking for a session must not make an empty one.
-pub fn open_existing(config: &Config) -> CliResult<Arc<SqliteStore>> {
-    let path = config.store.value.path();
-    if !exists(path)? {
-        return Err(CliError::usage(format!(
+///
+/// # Errors
+/// It is not there, or as [`open`].
+pub async fn open_existing(config: &Config) -> CliResult<Arc<dyn Store>> {
+    match config.store.value.path() {
+        Some(path) if !exists(path)? => Err(CliError::usage(format!(
             "there are no sessions: {} does not exist",
             path.display()
         ))
         .hint(format!("the store comes from {}", config.store.origin))
-        .hint("`tenure run \"…\"` starts a session"));
+        .hint("`tenure run \"…\"` starts a session")),
+        _ => open(config).await,
     }
-    open(config)
 }
 
 /// Is there a store? A file that cannot be looked at is an error, not an absence.
@@ -40,13 +67,58 @@ pub fn exists(path: &Path) -> CliResult<bool> {
 }
 
 /// A client of the store: what needs no ownership.
-pub fn client(store: Arc<SqliteStore>) -> Client {
-    Client::new(store, Arc::new(SystemEnvironment))
+pub async fn client(config: &Config, store: Arc<dyn Store>) -> Client {
+    let env = Arc::new(SystemEnvironment);
+    match peers(config, store.as_ref()).await {
+        Some(peers) => Client::with_peers(store, env, Arc::new(peers)),
+        None => Client::new(store, env),
+    }
+}
+
+/// The way to nodes of other machines, where the store has them. Without it everything works by the poll.
+pub async fn peers(config: &Config, store: &dyn Store) -> Option<HttpPeers> {
+    let secret = secret(store).await?;
+    match HttpPeers::new(secret, &config.node.host_label.value) {
+        Ok(peers) => Some(peers),
+        Err(error) => {
+            tracing::warn!(%error, "other nodes are not asked directly");
+            None
+        }
+    }
+}
+
+/// The secret that the store's nodes share.
+pub async fn secret(store: &dyn Store) -> Option<ClusterSecret> {
+    let bytes = match store.cluster_secret().await {
+        Ok(bytes) => bytes?,
+        Err(error) => {
+            tracing::warn!(%error, "the cluster's secret cannot be read; other nodes are not asked directly");
+            return None;
+        }
+    };
+    match <[u8; 32]>::try_from(bytes) {
+        Ok(bytes) => Some(ClusterSecret::new(bytes)),
+        Err(_) => {
+            tracing::warn!(
+                "the cluster's secret in the store is not 32 bytes long; other nodes are not asked directly"
+            );
+            None
+        }
+    }
 }
 
 fn open_error(error: &OpenError, config: &Config) -> CliError {
-    CliError::failed(error.to_string())
-        .hint(format!("the store comes from {}", config.store.origin))
+    let told = match error {
+        OpenError::BadUrl { .. } => CliError::usage(error.to_string()),
+        _ => CliError::failed(error.to_string()),
+    };
+    let told = match error {
+        OpenError::NotAdmitted { .. } => told.hint(
+            "the password may stand in PGPASSWORD, store_password_file, ~/.pgpass or the URL",
+        ),
+        _ => told,
+    };
+    told.hint(format!("the store comes from {}", config.store.origin))
 }
 
 /// The session that `text` names: its id, or the beginning of exactly one.

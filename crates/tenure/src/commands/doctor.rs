@@ -149,22 +149,23 @@ fn configuration(config: &Config, report: &mut Report) {
 }
 
 async fn sessions(config: &Config, report: &mut Report) {
-    let path = config.store.value.path();
-    match store::exists(path) {
-        Ok(true) => {}
-        Ok(false) => {
-            report.good(
-                "store",
-                format!("{} will be made when it is needed", path.display()),
-            );
-            return;
-        }
-        Err(error) => {
-            report.broken("store", &error);
-            return;
+    if let Some(path) = config.store.value.path() {
+        match store::exists(path) {
+            Ok(true) => {}
+            Ok(false) => {
+                report.good(
+                    "store",
+                    format!("{} will be made when it is needed", path.display()),
+                );
+                return;
+            }
+            Err(error) => {
+                report.broken("store", &error);
+                return;
+            }
         }
     }
-    let store = match store::open(config) {
+    let store = match store::open(config).await {
         Ok(store) => store,
         Err(error) => {
             report.broken("store", &error);
@@ -196,7 +197,9 @@ async fn sessions(config: &Config, report: &mut Report) {
         ),
         Err(error) => report.broken("store", &error.into()),
     }
-    private_files(path, report);
+    if let Some(path) = config.store.value.path() {
+        private_files(path, report);
+    }
     match stranded(store.as_ref()).await {
         Ok(words) => report.0.extend(words),
         Err(error) => report.broken("sessions", &error),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{EventBody, ExecutionId, SessionId};
 use tenure_engine::{Approvals, Scope};
-use tenure_store::{Interrupted, SessionState, SqliteStore, Store};
+use tenure_store::{Interrupted, SessionState, Store};
 
 /// A living owner settles in much less; after this somebody else looks whether it lives.
 const OWNER_SETTLES_WITHIN: Duration = Duration::from_millis(1_000);
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Interrupts.
 pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     let execution = args
         .execution
@@ -33,7 +33,7 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
         .map(ExecutionId::parse)
         .transpose()
         .map_err(|e| CliError::usage(e.to_string()))?;
-    let client = store::client(store.clone());
+    let client = store::client(&config, store.clone()).await;
     let receipt = client
         .interrupt(&row.id, execution, "tenure interrupt")
         .await?;
@@ -152,17 +152,8 @@ async fn settled(store: &dyn Store, session: &SessionId, limit: Duration) -> Cli
 }
 
 /// Any node may settle an interrupt for an owner that is gone: this one does. True when it is settled.
-async fn take_over(
-    config: &Config,
-    store: Arc<SqliteStore>,
-    session: &SessionId,
-) -> CliResult<bool> {
-    let role = Role {
-        name: "interrupt",
-        scope: Scope::Asked,
-        approvals: Approvals::Headless,
-        alone: false,
-    };
+async fn take_over(config: &Config, store: Arc<dyn Store>, session: &SessionId) -> CliResult<bool> {
+    let role = Role::command("interrupt", Scope::Asked, Approvals::Headless);
     let engine = node::start(config, store.clone(), &role).await?;
     engine.run(session);
     let done = settled(store.as_ref(), session, SETTLE_WITHIN).await;

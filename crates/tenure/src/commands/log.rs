@@ -16,7 +16,7 @@ const PAGE: usize = 1_024;
 /// Prints or follows; gives the exit code.
 pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8> {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     if let Some(after) = args.after
         && after > row.head
@@ -30,7 +30,7 @@ pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8>
         dump(cx, store.as_ref(), &row, args).await?;
         return Ok(0);
     }
-    let client = store::client(store);
+    let client = store::client(&config, store).await;
     let mut view = View::new(row.id.clone(), args.json, cx.caps);
     let follow = Follow {
         client: &client,

@@ -1,10 +1,12 @@
-//! `tenure node`: runs the sessions of a store in the background.
+//! `tenure node`: runs the sessions of a store, in the background of one machine or as one node of many.
 
-use super::{Context, open};
+use super::{Context, notice, open};
 use crate::args::{Global, NodeArgs};
+use crate::config::node::{absolute, label};
+use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult};
 use crate::follow::Signals;
-use crate::node::{self, Role};
+use crate::node::{self, Door, Node, Role};
 use crate::store;
 use std::time::Duration;
 use tenure_core::SessionId;
@@ -13,6 +15,10 @@ use tenure_store::{SessionState, Store};
 
 /// How often a node looks whether it is still needed.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often it looks whether somebody drained it from afar.
+const DRAINED: Duration = Duration::from_secs(1);
+/// Answers to other nodes that are under way may take so long at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Runs until told to stop or, with `--until-idle`, until nothing is left to do.
 pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
@@ -21,24 +27,148 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
     for text in &args.waiting_for {
         waiting_for.push(SessionId::parse(text).map_err(|e| CliError::usage(e.to_string()))?);
     }
-    let store = store::open_existing(&config)?;
-    let role = Role {
-        name: "node",
-        scope: if args.alone { Scope::Asked } else { Scope::Any },
-        approvals: Approvals::Headless,
-        alone: args.alone,
-    };
-    let engine = node::start(&config, store.clone(), &role).await?;
-    for session in &waiting_for {
-        engine.run(session);
+    let role = role(&config, &args)?;
+    if config.store.value.has_password() && global.store.is_some() {
+        notice(
+            "the password stands on the command line, where every user of this machine can read it; \
+             TENURE_STORE, PGPASSWORD and store_password_file are private",
+        );
     }
     let mut signals = Signals::new()?;
-    tokio::select! {
-        result = unneeded(&engine, store.as_ref(), &waiting_for, args.alone), if args.until_idle => result?,
-        _ = signals.next() => {}
+    let store = tokio::select! {
+        store = store::wait_for(&config) => store?,
+        _ = signals.next() => return Ok(()),
+    };
+    let node = node::start(&config, store.clone(), &role).await?;
+    told(&node, &role);
+    for session in &waiting_for {
+        node.run(session);
     }
-    engine.shutdown().await?;
+    tokio::select! {
+        result = unneeded(&node, store.as_ref(), &waiting_for, args.alone), if args.until_idle => result?,
+        () = drained(&node, store.as_ref()), if role.door.is_some() => notice("drained from afar: handing over"),
+        _ = signals.next() => {
+            if role.door.is_some() {
+                notice("draining; a second signal does not wait for safe boundaries");
+            }
+        }
+    }
+    leave(&node, &mut signals).await
+}
+
+/// Hands over at safe boundaries; a second signal hands over at once.
+async fn leave(node: &Node, signals: &mut Signals) -> CliResult {
+    tokio::select! {
+        left = node.shutdown() => left?,
+        _ = signals.next() => node.shutdown_now().await?,
+    }
+    if let Some(server) = &node.server {
+        server.shutdown(LAST_ANSWERS).await;
+    }
     Ok(())
+}
+
+fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
+    args.labels.iter().try_for_each(|text| label(text))?;
+    let roots: Vec<String> = if args.roots.is_empty() {
+        config.node.roots.value.clone()
+    } else {
+        args.roots
+            .iter()
+            .map(|root| root.to_string_lossy().into_owned())
+            .collect()
+    };
+    roots.iter().try_for_each(|root| absolute(root))?;
+    let clustered = matches!(config.store.value, StoreUrl::Postgres(_));
+    let asked = args.listen.is_some()
+        || args.advertise.is_some()
+        || !args.labels.is_empty()
+        || !args.roots.is_empty();
+    if !clustered && asked {
+        return Err(CliError::usage(
+            "--listen, --advertise, --label and --root are for nodes of a PostgreSQL store; \
+             processes on one SQLite file are on one machine",
+        )
+        .hint("name the store with --store postgres://USER@HOST/DATABASE"));
+    }
+    let name = args.name.clone();
+    let configured = config.node.name.as_ref().map(|name| name.value.clone());
+    // One that runs a single session is not for others, and has no address to keep free.
+    let door = (clustered && !args.alone).then(|| Door {
+        listen: args.listen.unwrap_or_else(|| {
+            let mut listen = config.node.listen.value;
+            if args.until_idle {
+                // One that a command left behind: the machine's own node has the port.
+                listen.set_port(0);
+            }
+            listen
+        }),
+        advertise: args.advertise.clone().or_else(|| {
+            if args.until_idle {
+                return node::host_only(config);
+            }
+            let advertise = config.node.advertise.as_ref();
+            advertise.map(|advertise| advertise.value.clone())
+        }),
+        serves: config.node.serves(&args.labels, &roots),
+    });
+    Ok(Role {
+        name: name.or(configured).unwrap_or_else(|| "node".to_owned()),
+        scope: if args.alone { Scope::Asked } else { Scope::Any },
+        approvals: if clustered {
+            Approvals::Wait
+        } else {
+            Approvals::Headless
+        },
+        alone: args.alone,
+        door,
+    })
+}
+
+/// Says what this node is, for whoever reads its log.
+fn told(node: &Node, role: &Role) {
+    let Some(door) = &role.door else { return };
+    let serves = &door.serves;
+    let roots = if serves.roots.is_empty() {
+        "any folder".to_owned()
+    } else {
+        serves.roots.join(", ")
+    };
+    let reached = match &node.server {
+        Some(server) => {
+            let local = server.local_addr();
+            if node::is_public(local.ip()) {
+                notice(&format!(
+                    "{local} may be reached from anywhere: calls between nodes are signed, not encrypted, and belong \
+                     on a private network"
+                ));
+            }
+            format!("listening on {local}, told as {}", server.advertised())
+        }
+        None => "not reached by other nodes".to_owned(),
+    };
+    notice(&format!(
+        "node {} `{}`: {reached}; serves {roots}; labels {}",
+        node.incarnation(),
+        role.name,
+        serves.labels.join(", ")
+    ));
+}
+
+/// Waits until somebody marked this node as draining.
+async fn drained(engine: &Engine, store: &dyn Store) {
+    loop {
+        tokio::time::sleep(DRAINED).await;
+        // A store that cannot be read now is read later.
+        let nodes = store.nodes().await.unwrap_or_default();
+        let own = engine.incarnation();
+        if nodes
+            .iter()
+            .any(|row| row.incarnation == own && row.draining)
+        {
+            return;
+        }
+    }
 }
 
 /// Waits until nothing runs here, nothing could, and nobody holds what was handed over.

@@ -15,14 +15,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_engine::{Approvals, Engine, Outcome, Owned, Scope};
-use tenure_store::{SessionRow, SessionState, SqliteStore, Store};
+use tenure_store::{SessionRow, SessionState, Store};
 
 /// Resumes; gives the exit code.
 pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u8> {
     let cwd = working_folder(None)?;
     let config = load(&Flags::from(global), &cx.env, &cwd)?;
     config.warnings().iter().for_each(|text| notice(text));
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     match &args.session {
         Some(text) => {
             let row = store::find(store.as_ref(), text).await?;
@@ -46,12 +46,12 @@ fn begins_here(config: &Config, row: &SessionRow) -> CliResult {
 async fn one(
     cx: &Context,
     config: &Config,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     row: &SessionRow,
     args: &ResumeArgs,
 ) -> CliResult<u8> {
     let began = Instant::now();
-    let client = store::client(store.clone());
+    let client = store::client(config, store.clone()).await;
     let mut view = View::new(row.id.clone(), args.json, cx.caps);
     view.session(false, None, &row.model.to_string());
     let end = match &row.state {
@@ -100,12 +100,7 @@ async fn one(
     } else {
         Approvals::Headless
     };
-    let role = Role {
-        name: "resume",
-        scope: Scope::Asked,
-        approvals,
-        alone: false,
-    };
+    let role = Role::command("resume", Scope::Asked, approvals);
     let engine = node::start(config, store, &role).await?;
     let follow = Follow {
         client: engine.client(),
@@ -119,7 +114,7 @@ async fn one(
     finish(config, &engine, &row.id, &end, &mut view, began).await
 }
 
-async fn all(config: &Config, store: Arc<SqliteStore>, args: &ResumeArgs) -> CliResult<u8> {
+async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliResult<u8> {
     if args.detach {
         background::spawn(config, &[], false).map_err(|e| {
             CliError::failed(format!("the background node could not be started: {e}"))
@@ -128,12 +123,7 @@ async fn all(config: &Config, store: Arc<SqliteStore>, args: &ResumeArgs) -> Cli
     }
     let waiting: Vec<SessionRow> = store.claimable(10_000).await?;
     let ids: Vec<_> = waiting.iter().map(|row| row.id.clone()).collect();
-    let role = Role {
-        name: "resume",
-        scope: Scope::Any,
-        approvals: Approvals::Headless,
-        alone: false,
-    };
+    let role = Role::command("resume", Scope::Any, Approvals::Headless);
     let engine = node::start(config, store.clone(), &role).await?;
     let mut signals = crate::follow::Signals::new()?;
     let mut results = engine.results();

@@ -2,6 +2,7 @@
 
 use super::{Context, notice, print};
 use crate::args::{Global, RunArgs};
+use crate::config::node::label;
 use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
@@ -12,10 +13,10 @@ use crate::{ask, background, input, providers, store};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::event::body::{AttachedFile, Delivery};
+use tenure_core::event::body::{AttachedFile, Delivery, Location};
 use tenure_core::{ModelRef, SessionId};
 use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Prompt, Scope};
-use tenure_store::{SessionQuery, SessionRow, SessionState, SqliteStore, Store};
+use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
 use tenure_tools::permission::Rules;
 
 /// After a second Ctrl-C nobody waits longer than this.
@@ -37,7 +38,7 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     let began = Instant::now();
     let asked = check(cx, global, &args)?;
     let target = target(&asked, &args).await?;
-    let client = store::client(target.store.clone());
+    let client = store::client(&asked.config, target.store.clone()).await;
     let (session, created) = prepare(&asked, &args, &client, &target).await?;
     let prompt = Prompt {
         id: None,
@@ -65,12 +66,7 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     } else {
         Approvals::Headless
     };
-    let role = Role {
-        name: "run",
-        scope: Scope::Asked,
-        approvals,
-        alone: false,
-    };
+    let role = Role::command("run", Scope::Asked, approvals);
     let engine = node::start(&asked.config, target.store.clone(), &role).await?;
     let follow = Follow {
         client: engine.client(),
@@ -131,7 +127,7 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
 }
 
 struct Target {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     existing: Option<SessionRow>,
     model: ModelRef,
 }
@@ -143,12 +139,12 @@ async fn target(asked: &Asked, args: &RunArgs) -> CliResult<Target> {
         let model = config.model()?;
         providers::check(config, &model)?;
         return Ok(Target {
-            store: store::open(config)?,
+            store: store::open(config).await?,
             existing: None,
             model,
         });
     }
-    let store = store::open_existing(config)?;
+    let store = store::open_existing(config).await?;
     let row = match &args.session {
         Some(text) => store::find(store.as_ref(), text).await?,
         None => last_used(store.as_ref(), &asked.cwd).await?,
@@ -198,16 +194,16 @@ async fn prepare(
     target: &Target,
 ) -> CliResult<(SessionId, bool)> {
     let Some(row) = &target.existing else {
-        let session = client
-            .create(NewSession {
-                id: None,
-                directory: asked.cwd.to_string_lossy().into_owned(),
-                model: target.model.clone(),
-                title: asked.title.clone(),
-                max_steps: asked.config.max_steps.value,
-                permissions: asked.rules.clone(),
-            })
-            .await?;
+        let new = NewSession {
+            id: None,
+            directory: asked.cwd.to_string_lossy().into_owned(),
+            model: target.model.clone(),
+            title: asked.title.clone(),
+            max_steps: asked.config.max_steps.value,
+            permissions: asked.rules.clone(),
+        };
+        let requires = requires(asked, args)?;
+        let session = client.create_requiring(new, requires).await?;
         return Ok((session, true));
     };
     let session = row.id.clone();
@@ -222,9 +218,28 @@ async fn prepare(
     }
     let directory = asked.cwd.to_string_lossy();
     if args.cwd.is_some() && directory != row.location.directory {
-        client.relocate(&session, directory.into_owned()).await?;
+        let location = Location {
+            requires: requires(asked, args)?,
+            ..Location::at(directory.into_owned())
+        };
+        client.relocate_to(&session, location).await?;
     }
     Ok((session, false))
+}
+
+/// What the session requires of a node, where its store has nodes on several machines.
+fn requires(asked: &Asked, args: &RunArgs) -> CliResult<Vec<String>> {
+    if asked.config.store.value.path().is_some() {
+        return Ok(Vec::new());
+    }
+    match args.requires.as_slice() {
+        [] => Ok(asked.config.node.requires(&asked.cwd.to_string_lossy())),
+        [none] if none == "none" => Ok(Vec::new()),
+        labels => {
+            labels.iter().try_for_each(|text| label(text))?;
+            Ok(labels.to_vec())
+        }
+    }
 }
 
 /// No node runs a session that is set aside: its prompt waits.

@@ -10,23 +10,25 @@ use crate::store;
 use serde_json::json;
 use tenure_core::event::body::Phase;
 use tenure_core::usage::Usage;
-use tenure_store::{NodeRow, SessionQuery, SessionRow, SessionState, Store};
+use tenure_store::{NodeRow, SessionQuery, SessionRow, SessionState};
 
 /// Lists them.
 pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResult {
     let config = open(cx, global)?;
-    if !store::exists(config.store.value.path())? {
+    if let Some(path) = config.store.value.path()
+        && !store::exists(path)?
+    {
         return if args.json {
             Ok(())
         } else {
-            let path = config.store.value.path().display().to_string();
+            let path = path.display().to_string();
             print(&format!(
                 "no sessions: no store at {} yet\n",
                 safe_line(&path)
             ))
         };
     }
-    let store = store::open(&config)?;
+    let store = store::open(&config).await?;
     let directory = if args.here {
         Some(working_folder(None)?.to_string_lossy().into_owned())
     } else {
@@ -105,7 +107,9 @@ pub fn state_words(row: &SessionRow) -> String {
         SessionState::Claimable { .. } => "claimable".to_owned(),
         SessionState::Waiting { .. } => "waiting".to_owned(),
         SessionState::Parked { inputs } => format!("parked ({inputs})"),
-        SessionState::Unplaceable { .. } => "unplaceable".to_owned(),
+        SessionState::Unplaceable { reason } => {
+            format!("unplaceable: {}", safe_line(reason))
+        }
         SessionState::Quarantined { .. } => "quarantined".to_owned(),
         SessionState::Idle => match row.last_outcome.as_deref() {
             None => "new".to_owned(),
@@ -143,7 +147,10 @@ pub fn state_sentence(row: &SessionRow, nodes: &[NodeRow]) -> String {
             format!("parked with {inputs}; `tenure resume` goes on")
         }
         SessionState::Unplaceable { reason } => {
-            format!("cannot run anywhere: {}", safe_line(reason))
+            format!(
+                "unplaceable: {}; start such a node, or move the session with `tenure run --session ID --cwd DIR`",
+                safe_line(reason)
+            )
         }
         SessionState::Quarantined { reason } => {
             format!(

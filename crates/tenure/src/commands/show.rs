@@ -22,7 +22,7 @@ const PAGE: usize = 4_096;
 /// Prints it.
 pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     let pending = store.inbox(&row.id).await?;
     if args.json {

@@ -8,12 +8,12 @@ use crate::store;
 use serde_json::json;
 use tenure_core::MessageId;
 use tenure_engine::EngineError;
-use tenure_store::{AppendError, SessionState, Store};
+use tenure_store::{AppendError, SessionState};
 
 /// `tenure cancel`: takes a waiting input back.
 pub async fn cancel(cx: &Context, global: &Global, args: &CancelArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     let pending = store.inbox(&row.id).await?;
     let input = MessageId::parse(&args.input).map_err(|e| CliError::usage(e.to_string()))?;
@@ -24,7 +24,8 @@ pub async fn cancel(cx: &Context, global: &Global, args: &CancelArgs) -> CliResu
                 .hint(format!("`tenure show {}` lists what waits", row.id)),
         );
     }
-    match store::client(store)
+    match store::client(&config, store)
+        .await
         .cancel_input(&row.id, &input, "tenure cancel")
         .await
     {
@@ -39,7 +40,7 @@ pub async fn cancel(cx: &Context, global: &Global, args: &CancelArgs) -> CliResu
 /// `tenure fork`: a session that shares another one's history.
 pub async fn fork(cx: &Context, global: &Global, args: &ForkArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     if let Some(at) = args.at
         && at > row.head
@@ -51,14 +52,17 @@ pub async fn fork(cx: &Context, global: &Global, args: &ForkArgs) -> CliResult {
             )),
         );
     }
-    let child = store::client(store).fork(&row.id, args.at).await?;
+    let child = store::client(&config, store)
+        .await
+        .fork(&row.id, args.at)
+        .await?;
     print(&format!("{child}\n"))
 }
 
 /// `tenure delete`: all of the sessions named are known before the first is deleted.
 pub async fn delete(cx: &Context, global: &Global, args: &DeleteArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let mut rows = Vec::new();
     for text in &args.sessions {
         rows.push(store::find(store.as_ref(), text).await?);
@@ -76,7 +80,7 @@ pub async fn delete(cx: &Context, global: &Global, args: &DeleteArgs) -> CliResu
 /// `tenure gc`: gives space back.
 pub async fn gc(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let mut total = store.gc().await?;
     while total.more {
         let next = store.gc().await?;
@@ -102,7 +106,7 @@ pub async fn gc(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
 /// `tenure release`: ends a quarantine.
 pub async fn release(cx: &Context, global: &Global, args: &ReleaseArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     if !matches!(row.state, SessionState::Quarantined { .. }) {
         // Without their names the state is still told.
@@ -114,7 +118,8 @@ pub async fn release(cx: &Context, global: &Global, args: &ReleaseArgs) -> CliRe
             )),
         );
     }
-    store::client(store)
+    store::client(&config, store)
+        .await
         .release(&row.id, "tenure release")
         .await?;
     print(&format!(

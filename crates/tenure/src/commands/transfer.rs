@@ -14,12 +14,12 @@ use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use tenure_core::SessionId;
 use tenure_core::event::EventRecord;
-use tenure_store::{ReplayError, Store};
+use tenure_store::ReplayError;
 
 /// Writes a session.
 pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResult {
     let config = open(cx, global)?;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     let events = events(store.as_ref(), &row).await?;
     let (mut records, masked) = if args.raw {
@@ -110,7 +110,7 @@ pub async fn import(cx: &Context, global: &Global, args: &ImportArgs) -> CliResu
         })?;
         read::all(BufReader::new(file), &name)?
     };
-    let store = store::open(&config)?;
+    let store = store::open(&config).await?;
     let count = export.header.events;
     let bar = bar(cx, count, true);
     bar.enable_steady_tick(std::time::Duration::from_millis(120));

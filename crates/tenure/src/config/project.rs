@@ -96,6 +96,12 @@ impl Project {
         if self.raw.store.is_some() {
             wants.push("another store".to_owned());
         }
+        if self.raw.store_password_file.is_some() {
+            wants.push("another password file".to_owned());
+        }
+        if self.raw.node != super::raw::RawNode::default() {
+            wants.push("other settings of nodes".to_owned());
+        }
         let widening = |r: &&super::raw::RawRule| r.decision == Decision::Allow;
         for rule in self.raw.permissions.iter().filter(widening) {
             let what = rule.pattern.as_deref().unwrap_or("everything");

@@ -26,6 +26,10 @@ pub struct RawConfig {
     pub max_parallel_tools: Option<At<u64>>,
     /// `[lease]`
     pub lease: RawLease,
+    /// `store_password_file`
+    pub store_password_file: Option<At<String>>,
+    /// `[node]`
+    pub node: RawNode,
     /// `[providers.*]`
     pub providers: BTreeMap<String, RawProvider>,
     /// `[permissions]`, in the order written.
@@ -41,6 +45,23 @@ pub struct RawLease {
     pub duration_ms: Option<At<u64>>,
     /// `margin_ms`
     pub margin_ms: Option<At<u64>>,
+}
+
+/// `[node]`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawNode {
+    /// `name`
+    pub name: Option<At<String>>,
+    /// `listen`
+    pub listen: Option<At<String>>,
+    /// `advertise`
+    pub advertise: Option<At<String>>,
+    /// `labels`
+    pub labels: Option<At<Vec<String>>>,
+    /// `roots`
+    pub roots: Option<At<Vec<String>>>,
+    /// `host_label`
+    pub host_label: Option<At<String>>,
 }
 
 /// One `[providers.NAME]`.

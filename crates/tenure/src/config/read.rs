@@ -10,14 +10,24 @@ use toml_edit::{Document, Item, TableLike, Value};
 const TOP: &[&str] = &[
     "default_model",
     "store",
+    "store_password_file",
     "instructions",
     "max_steps",
     "max_parallel_tools",
     "lease",
+    "node",
     "providers",
     "permissions",
 ];
 const LEASE: &[&str] = &["renew_ms", "duration_ms", "margin_ms"];
+const NODE: &[&str] = &[
+    "name",
+    "listen",
+    "advertise",
+    "labels",
+    "roots",
+    "host_label",
+];
 const PROVIDER: &[&str] = &[
     "protocol",
     "base_url",
@@ -126,6 +136,8 @@ impl Walk<'_> {
         self.check_keys(table, "", TOP);
         let before = self.problems.len();
         let (providers, lease) = (self.providers(table), self.lease(table));
+        let node = self.node(table);
+        let store_password_file = self.string(table, "", "store_password_file");
         if !self.trusted {
             self.problems.truncate(before);
         }
@@ -136,6 +148,8 @@ impl Walk<'_> {
             max_steps: self.whole(table, "", "max_steps"),
             max_parallel_tools: self.whole(table, "", "max_parallel_tools"),
             lease,
+            store_password_file,
+            node,
             providers,
             permissions: self.permissions(table),
         }
@@ -150,6 +164,21 @@ impl Walk<'_> {
             renew_ms: self.whole(table, "lease.", "renew_ms"),
             duration_ms: self.whole(table, "lease.", "duration_ms"),
             margin_ms: self.whole(table, "lease.", "margin_ms"),
+        }
+    }
+
+    fn node(&mut self, top: &dyn TableLike) -> RawNode {
+        let Some(table) = self.table(top, "", "node") else {
+            return RawNode::default();
+        };
+        self.check_keys(table, "node.", NODE);
+        RawNode {
+            name: self.string(table, "node.", "name"),
+            listen: self.string(table, "node.", "listen"),
+            advertise: self.string(table, "node.", "advertise"),
+            labels: self.strings(table, "node.", "labels"),
+            roots: self.strings(table, "node.", "roots"),
+            host_label: self.string(table, "node.", "host_label"),
         }
     }
 
@@ -313,6 +342,18 @@ impl Walk<'_> {
     fn string(&mut self, table: &dyn TableLike, prefix: &str, key: &str) -> Option<At<String>> {
         self.scalar(table, prefix, key, "a string", |v| {
             v.as_str().map(str::to_owned)
+        })
+    }
+
+    fn strings(
+        &mut self,
+        table: &dyn TableLike,
+        prefix: &str,
+        key: &str,
+    ) -> Option<At<Vec<String>>> {
+        self.scalar(table, prefix, key, "an array of strings", |v| {
+            let texts = v.as_array()?.iter().map(|v| v.as_str().map(str::to_owned));
+            texts.collect()
         })
     }
 

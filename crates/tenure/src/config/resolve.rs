@@ -1,5 +1,6 @@
 //! Lays the layers over each other: built in, the user's file, the project's file, environment, flags.
 
+use super::node::NodeConfig;
 use super::origin::{Origin, Setting};
 use super::project::Project;
 use super::raw::{At, Decision, RawConfig, RawModel, RawProvider, RawRule};
@@ -9,6 +10,7 @@ use super::trust::Trust;
 use crate::args::Global;
 use crate::environment::{Environment, Folders};
 use crate::exit::{CliError, CliResult};
+use crate::store::password::Passwords;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,6 +68,10 @@ pub struct Config {
     pub lease_duration: Setting<Duration>,
     /// How long before the lease's end a node stops its own work.
     pub lease_margin: Setting<Duration>,
+    /// Where the password of a PostgreSQL store may be.
+    pub store_password: Passwords,
+    /// This process among other nodes.
+    pub node: NodeConfig,
     /// Model endpoints.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// The user's permission rules, and a trusted project's.
@@ -265,6 +271,8 @@ impl Resolver<'_> {
             lease_renew,
             lease_duration,
             lease_margin,
+            store_password: self.store_password()?,
+            node: NodeConfig::resolve(&|get| self.in_files(get), &|get| self.in_files(get))?,
             providers,
             permissions,
             narrowing,
@@ -304,6 +312,14 @@ impl Resolver<'_> {
                 Origin::Default,
             )),
         }
+    }
+
+    fn store_password(&self) -> CliResult<Passwords> {
+        let file = self.in_files(|raw| raw.store_password_file.as_ref());
+        let file = file.map(|Setting { value, origin }| {
+            Setting::new(self.beside_its_file(&value, &origin), origin)
+        });
+        Ok(Passwords::new(file, self.env))
     }
 
     fn model(&self) -> Option<Setting<String>> {

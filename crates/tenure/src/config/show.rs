@@ -25,6 +25,8 @@ pub const EXAMPLE: &str = r#"# tenure.toml
 default_model = "local/m1"
 
 # store = "sqlite:~/.local/share/tenure/tenure.db"
+# or, for several machines: store = "postgres://tenure@db.example/tenure"
+# store_password_file = "~/.config/tenure/store.password"    # mode 0600; or PGPASSWORD, or ~/.pgpass
 
 [providers.local]
 protocol = "openai-chat"            # or "openai-responses", "anthropic-messages"
@@ -63,6 +65,18 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
         config.store.value.to_string(),
         &config.store.origin,
     );
+    if let Some(file) = config.store_password.file() {
+        let state = if file.value.exists() {
+            "there"
+        } else {
+            "missing"
+        };
+        let words = format!("{} ({state})", file.value.display());
+        add("store_password_file", words, &file.origin);
+    }
+    for (key, value, origin) in config.node.lines() {
+        add(key, value, &origin);
+    }
     add(
         "max_steps",
         config.max_steps.value.to_string(),

@@ -227,10 +227,6 @@ fn bc_s_075_stores_that_cannot_be_used_are_told_apart() {
             .unwrap()
             .starts_with("this is not")
     );
-    let out = place
-        .run(&["sessions", "--store", "postgres://x/y"])
-        .exits(2);
-    assert!(out.stderr.contains("not in this version"), "{}", out.stderr);
     place.write("file", "");
     let below = format!("sqlite:{}", place.path("file/x.db").display());
     let out = place.run(&["run", "x", "--store", &below]);

@@ -13,6 +13,7 @@ mod doctor;
 mod endings;
 mod export;
 mod json;
+mod nodes;
 mod permissions;
 mod real;
 mod running;

@@ -89,14 +89,14 @@ fn the_store_is_relative_to_the_file_that_names_it() {
     let place = Place::new(USER, "");
     let config = place.load(&Flags::default(), &[]).unwrap();
     assert_eq!(
-        config.store.value.path(),
+        config.store.value.path().unwrap(),
         place.base.path().join("c/tenure/data/t.db")
     );
     let config = place
         .load(&Flags::default(), &[("TENURE_STORE", "sqlite:x.db")])
         .unwrap();
     assert_eq!(
-        config.store.value.path(),
+        config.store.value.path().unwrap(),
         place.base.path().join("work/x.db")
     );
     let config = Place::new("", "").load(&Flags::default(), &[]).unwrap();
@@ -105,6 +105,7 @@ fn the_store_is_relative_to_the_file_that_names_it() {
             .store
             .value
             .path()
+            .unwrap()
             .ends_with(".local/share/tenure/tenure.db")
     );
     assert_eq!(config.store.origin, Origin::Default);
@@ -128,7 +129,7 @@ write = "allow"
         config.providers["local"].base_url.value,
         "http://127.0.0.1:1/v1"
     );
-    assert!(config.store.value.path().ends_with("data/t.db"));
+    assert!(config.store.value.path().unwrap().ends_with("data/t.db"));
     let words: Vec<_> = config
         .instructions
         .iter()

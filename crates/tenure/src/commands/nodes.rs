@@ -1,0 +1,124 @@
+//! `tenure nodes`: every node of the store, what it serves, and how long its lease still runs.
+
+use super::{Context, open, print};
+use crate::args::{Global, JsonOnly};
+use crate::exit::{CliError, CliResult};
+use crate::render::escape::safe_line;
+use crate::render::table;
+use crate::store;
+use serde_json::json;
+use tenure_store::{NodeRow, Store};
+
+/// Lists them.
+pub async fn run(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
+    let config = open(cx, global)?;
+    let store = store::open_existing(&config).await?;
+    let nodes = all(store.as_ref()).await?;
+    if args.json {
+        let lines: String = nodes
+            .iter()
+            .map(|node| format!("{}\n", line(node)))
+            .collect();
+        return print(&lines);
+    }
+    if nodes.is_empty() {
+        return print("no nodes: nobody runs this store's sessions\n");
+    }
+    let cells: Vec<Vec<String>> = nodes.iter().map(cells).collect();
+    let room = cx.caps.stdout.then_some(cx.caps.width);
+    let colour = cx.caps.colour && cx.caps.stdout;
+    print(&table::plain(
+        &[
+            "INCARNATION",
+            "NAME",
+            "STATE",
+            "LEASE",
+            "SESSIONS",
+            "ADDRESS",
+            "LABELS",
+            "ROOTS",
+        ],
+        &cells,
+        room,
+        colour,
+    ))
+}
+
+/// Every node that is not dead.
+pub async fn all(store: &dyn Store) -> CliResult<Vec<NodeRow>> {
+    store
+        .nodes()
+        .await
+        .map_err(|e| CliError::failed(e.to_string()))
+}
+
+fn line(node: &NodeRow) -> serde_json::Value {
+    let mut value = serde_json::to_value(node).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("v".into(), json!(1));
+        fields.insert("kind".into(), json!("node_row"));
+        fields.insert("state".into(), json!(state(node)));
+    }
+    value
+}
+
+fn state(node: &NodeRow) -> &'static str {
+    match (node.lease_ms < 0, node.draining) {
+        // Nobody has judged it yet; it may only be slow.
+        (true, _) => "silent",
+        (false, true) => "draining",
+        (false, false) => "active",
+    }
+}
+
+fn cells(node: &NodeRow) -> Vec<String> {
+    let listed = |list: &[String], none: &str| {
+        if list.is_empty() {
+            none.to_owned()
+        } else {
+            safe_line(&list.join(" "))
+        }
+    };
+    vec![
+        node.incarnation.to_string(),
+        safe_line(&node.name),
+        state(node).to_owned(),
+        format!("{:.1} s", node.lease_ms as f64 / 1000.0),
+        node.sessions.to_string(),
+        node.address.as_deref().map_or("-".to_owned(), safe_line),
+        listed(&node.labels, "-"),
+        listed(&node.roots, "any"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::Incarnation;
+
+    #[test]
+    fn a_node_is_a_line_with_its_state() {
+        let mut node = NodeRow {
+            incarnation: Incarnation::from_bits(1),
+            name: "a\u{1b}".into(),
+            address: None,
+            labels: vec!["host=m1".into()],
+            roots: vec![],
+            draining: false,
+            pid: 1,
+            lease_ms: 5_250,
+            sessions: 2,
+        };
+        let row = cells(&node);
+        assert_eq!(row[2..], ["active", "5.2 s", "2", "-", "host=m1", "any"]);
+        assert!(!row[1].contains('\u{1b}'));
+        node.draining = true;
+        let told = line(&node);
+        assert_eq!(
+            (&told["kind"], &told["state"]),
+            (&json!("node_row"), &json!("draining"))
+        );
+        node.lease_ms = -1;
+        assert_eq!(state(&node), "silent");
+    }
+}

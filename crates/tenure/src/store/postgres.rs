@@ -1,0 +1,57 @@
+//! Opening a PostgreSQL store: its errors with what to do, and waiting for a server that is away.
+
+use crate::config::Config;
+use crate::exit::CliResult;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_store::postgres::{Options, PostgresStore};
+use tenure_store::{OpenError, Store};
+
+/// The longest wait between two tries to reach a server.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Opens it once.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub(super) async fn open(config: &Config, url: &str) -> CliResult<Arc<dyn Store>> {
+    let complete = config.store_password.complete(url)?;
+    attempt(&complete)
+        .await
+        .map_err(|e| super::open_error(&e, config))
+}
+
+/// Opens it, and waits for a server that is away: a node that starts before its database is no failure.
+///
+/// # Errors
+/// What no waiting mends.
+pub(super) async fn wait(config: &Config, url: &str) -> CliResult<Arc<dyn Store>> {
+    let complete = config.store_password.complete(url)?;
+    let mut pause = Duration::from_millis(500);
+    loop {
+        match attempt(&complete).await {
+            Err(error @ OpenError::Unreachable { .. }) => {
+                crate::commands::notice(&format!(
+                    "{error} Trying again in {} s",
+                    pause.as_secs_f64()
+                ));
+            }
+            other => return other.map_err(|e| super::open_error(&e, config)),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST);
+    }
+}
+
+async fn attempt(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    let url = url.to_owned();
+    let opening =
+        tokio::task::spawn_blocking(move || PostgresStore::open(&url, Options::default()));
+    match opening.await {
+        Ok(opened) => opened.map(|store| store as Arc<dyn Store>),
+        Err(_) => Err(OpenError::Other {
+            path: "the store".to_owned(),
+            detail: "opening it failed by a fault of Tenure's own".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,392 @@
+//! The command line over PostgreSQL: nodes, what they hold, where sessions are placed, and what is said when the
+//! store cannot be used. The password is in none of it.
+
+use crate::support::*;
+use serde_json::Value;
+use std::io::Read;
+use std::process::{Child, Command};
+use std::time::Instant;
+use tenure_testbed::postgres::Database;
+
+/// A place whose store is a database of its own.
+struct Cluster {
+    place: Place,
+    database: Database,
+}
+
+impl Cluster {
+    fn new() -> Option<Self> {
+        let server = tenure_testbed::postgres::shared_or_skip()?;
+        Some(Self {
+            place: Place::new(HELLO),
+            database: server.database().unwrap(),
+        })
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.command(args);
+        command.env("TENURE_STORE", self.database.url());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Out {
+        let out = finish(self.command(args).spawn().unwrap());
+        self.tells_no_password(&out);
+        out
+    }
+
+    fn tells_no_password(&self, out: &Out) {
+        let (_, password) = self.database.server().credentials().unwrap();
+        for text in [&out.stdout, &out.stderr] {
+            assert!(!text.contains(&password), "{text}");
+        }
+    }
+
+    fn lines(&self, args: &[&str]) -> Vec<Value> {
+        self.run(args).exits(0).lines()
+    }
+
+    fn node(&self, name: &str, more: &[&str]) -> Node {
+        let args = [&["node", "--name", name], more].concat();
+        let node = Node(Some(self.command(&args).spawn().unwrap()));
+        self.until(&format!("node {name}"), || {
+            let nodes = self.lines(&["nodes", "--json"]);
+            nodes.iter().any(|node| node["name"] == name)
+        });
+        node
+    }
+
+    fn until(&self, what: &str, mut seen: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !seen() {
+            assert!(began.elapsed() < PATIENCE, "no {what}");
+        }
+    }
+
+    fn state(&self, session: &str) -> Value {
+        self.lines(&["show", session, "--json"]).remove(0)["state"].clone()
+    }
+}
+
+/// A node's process; killed when the test fails.
+struct Node(Option<Child>);
+
+impl Node {
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.as_ref().unwrap().id()).unwrap()
+    }
+
+    fn ends(mut self) -> Out {
+        finish(self.0.take().unwrap())
+    }
+
+    fn terminated(self) -> Out {
+        let pid = nix::unistd::Pid::from_raw(self.pid());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.ends()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_prompt_is_answered_and_everything_reads_it_over_postgresql() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let out = cluster.run(&["run", "hi"]).exits(0);
+    assert_eq!(out.stdout.trim(), "Hello from the model.");
+    let rows = cluster.lines(&["sessions", "--json"]);
+    let session = rows[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!((rows.len(), &rows[0]["state"]), (1, &Value::from("idle")));
+    let own = rows[0]["location"]["requires"][0].as_str().unwrap();
+    assert!(
+        own.starts_with("host="),
+        "its folder is on this machine alone: {own}"
+    );
+    let log = cluster.lines(&["log", &session, "--json"]);
+    assert!(log.iter().any(|e| e["type"] == "execution.succeeded"));
+    let shown = cluster.run(&["show", &session]).exits(0).stdout;
+    assert!(shown.contains("Hello from the model."), "{shown}");
+    assert!(cluster.run(&["nodes"]).exits(0).stdout.contains("no nodes"));
+    assert!(
+        cluster
+            .run(&["claims"])
+            .exits(0)
+            .stdout
+            .contains("nothing is held")
+    );
+    let doctor = cluster.run(&["doctor", "--offline"]).exits(0).stdout;
+    assert!(doctor.contains("postgresql"), "{doctor}");
+}
+
+#[test]
+fn a_node_is_listed_runs_what_it_serves_and_ends_when_it_is_drained_from_afar() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    // With no node at all, whoever comes may turn out to serve it: one that does not is there.
+    let other = cluster.node("other", &[]);
+    let out = cluster
+        .run(&["run", "--requires", "gpu=yes", "--detach", "hi"])
+        .exits(0);
+    let session = out.stdout.trim().to_owned();
+    cluster.until("unplaceable session", || {
+        cluster.state(&session) == "unplaceable"
+    });
+    let unheld = cluster.lines(&["claims", "--json"]);
+    let line = unheld
+        .iter()
+        .find(|l| l["session"] == session.as_str())
+        .unwrap();
+    assert_eq!(
+        (&line["kind"], &line["state"]),
+        (&Value::from("unheld"), &Value::from("unplaceable"))
+    );
+    assert!(
+        line["reason"].as_str().unwrap().contains("gpu=yes"),
+        "{line}"
+    );
+    let listed = cluster.run(&["sessions"]).exits(0).stdout;
+    assert!(
+        listed.contains("unplaceable") && listed.contains("gpu=yes"),
+        "{listed}"
+    );
+
+    let node = cluster.node("with-gpu", &["--label", "gpu=yes", "--root", "/"]);
+    cluster.until("answer", || cluster.state(&session) == "idle");
+    let nodes = cluster.lines(&["nodes", "--json"]);
+    let row = nodes.iter().find(|n| n["name"] == "with-gpu").unwrap();
+    assert_eq!(
+        (&row["kind"], &row["state"]),
+        (&Value::from("node_row"), &Value::from("active"))
+    );
+    let address = row["address"].as_str().unwrap();
+    assert!(address.starts_with("http://127.0.0.1:"), "{address}");
+    assert_eq!(row["roots"][0], "/");
+    let labels = row["labels"].to_string();
+    assert!(
+        labels.contains("gpu=yes") && labels.contains("host="),
+        "{labels}"
+    );
+    let table = cluster.run(&["nodes"]).exits(0).stdout;
+    assert!(
+        table.contains("with-gpu") && table.contains("gpu=yes"),
+        "{table}"
+    );
+
+    let wrong = cluster.run(&["drain", "with-gpv"]).exits(2).stderr;
+    assert!(wrong.contains("did you mean `with-gpu`?"), "{wrong}");
+    let drained = cluster.lines(&["drain", "with-gpu", "--json"]);
+    assert_eq!(drained[0]["name"], "with-gpu");
+    let out = node.ends().exits(0);
+    assert!(out.stderr.contains("drained from afar"), "{}", out.stderr);
+    cluster.tells_no_password(&out);
+    other.terminated().exits(0);
+    cluster.until("its end", || {
+        let nodes = cluster.lines(&["nodes", "--json"]);
+        nodes.iter().all(|node| node["name"] != "with-gpu")
+    });
+}
+
+#[test]
+fn a_node_says_what_it_is_and_leaves_on_sigterm() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let node = cluster.node(
+        "a",
+        &["--listen", "127.0.0.1:0", "--advertise", "localhost"],
+    );
+    let out = node.terminated().exits(0);
+    for words in [
+        "node ",
+        "`a`",
+        "listening on 127.0.0.1:",
+        "told as http://localhost:",
+        "any folder",
+        "host=",
+        "draining",
+    ] {
+        assert!(out.stderr.contains(words), "{words}: {}", out.stderr);
+    }
+    assert_eq!(cluster.lines(&["nodes", "--json"]), [] as [Value; 0]);
+}
+
+#[test]
+fn a_session_under_a_shared_root_requires_nothing() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let config = std::fs::read_to_string(cluster.place.config()).unwrap();
+    let root = cluster.place.path("project").display().to_string();
+    cluster
+        .place
+        .write_config(&format!("{config}\n[node]\nroots = [\"{root}\"]\n"));
+    cluster.run(&["run", "hi"]).exits(0);
+    let rows = cluster.lines(&["sessions", "--json"]);
+    assert_eq!(
+        rows[0]["location"]["requires"]
+            .as_array()
+            .map_or(0, Vec::len),
+        0,
+        "{}",
+        rows[0]
+    );
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_told_apart_and_its_password_never_told() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let (user, password) = cluster.database.server().credentials().unwrap();
+    let url = cluster.database.url();
+    let with = |url: &str| {
+        let mut command = cluster.place.command(&["sessions"]);
+        command.env("TENURE_STORE", url);
+        let out = finish(command.spawn().unwrap());
+        cluster.tells_no_password(&out);
+        out
+    };
+    let wrong = with(&url.replace(&password, "not-the-secret"))
+        .exits(1)
+        .stderr;
+    assert!(
+        wrong.contains("does not let this user in") && wrong.contains("PGPASSWORD"),
+        "{wrong}"
+    );
+    assert!(
+        !wrong.contains("not-the-secret") && wrong.contains("environment TENURE_STORE"),
+        "{wrong}"
+    );
+    let nowhere = format!("postgres://{user}:{password}@127.0.0.1:1/d");
+    let away = with(&nowhere).exits(1).stderr;
+    assert!(
+        away.contains("cannot be reached") && away.contains("is the server running"),
+        "{away}"
+    );
+    let absent = url.replace(cluster.database.name(), "no_such_database");
+    let absent = with(&absent).exits(1).stderr;
+    assert!(
+        absent.contains("no_such_database") && absent.contains("createdb"),
+        "{absent}"
+    );
+    let typo = with(&url.replace("postgres://", "postgre://"))
+        .exits(2)
+        .stderr;
+    assert!(typo.contains("did you mean `postgres://…`?"), "{typo}");
+    let nothing = with(&format!("postgres://{user}:{password}@h"))
+        .exits(2)
+        .stderr;
+    assert!(nothing.contains("names no database"), "{nothing}");
+    // A newer version has been here.
+    with(url).exits(0);
+    cluster
+        .database
+        .execute("UPDATE tenure.migration SET version = 999")
+        .unwrap();
+    let newer = with(url).exits(1).stderr;
+    assert!(newer.contains("use a newer tenure"), "{newer}");
+}
+
+#[test]
+fn the_password_may_stand_elsewhere_and_the_configuration_shows_none() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let (_, password) = cluster.database.server().credentials().unwrap();
+    let bare = cluster
+        .database
+        .url()
+        .replace(&format!(":{password}@"), "@");
+    let run = |place: &Place, args: &[&str], vars: &[(&str, &str)]| {
+        let mut command = place.command(args);
+        command
+            .env("TENURE_STORE", &bare)
+            .envs(vars.iter().copied());
+        let out = finish(command.spawn().unwrap());
+        cluster.tells_no_password(&out);
+        out
+    };
+    run(&cluster.place, &["sessions"], &[("PGPASSWORD", &password)]).exits(0);
+    cluster
+        .place
+        .write("home/.pgpass", &format!("*:*:*:*:{password}\n"));
+    let path = cluster.place.path("home/.pgpass");
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0o600);
+    run(&cluster.place, &["sessions"], &[]).exits(0);
+    mode(0o644);
+    run(&cluster.place, &["sessions"], &[]).exits(1);
+    let config = cluster.run(&["config"]).exits(0).stdout;
+    assert!(
+        config.contains("store ") && config.contains("postgres://"),
+        "{config}"
+    );
+    // On the command line it is taken, and said to be in the open.
+    let url = cluster.database.url();
+    let node = cluster
+        .place
+        .command(&["node", "--until-idle", "--store", url])
+        .spawn()
+        .unwrap();
+    let out = finish(node).exits(0);
+    assert!(
+        out.stderr
+            .contains("every user of this machine can read it"),
+        "{}",
+        out.stderr
+    );
+    cluster.tells_no_password(&out);
+}
+
+#[test]
+fn a_node_waits_for_a_server_that_is_away_and_a_command_does_not() {
+    let place = Place::new(HELLO);
+    let mut command = place.command(&["node"]);
+    command.env("TENURE_STORE", "postgres://me:s3cret@127.0.0.1:1/d");
+    let mut child = command.spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let mut told = String::new();
+    let mut buffer = [0; 512];
+    while told.matches("Trying again").count() < 2 {
+        let n = stderr.read(&mut buffer).unwrap();
+        assert!(n > 0, "it ended: {told}");
+        told += &String::from_utf8_lossy(&buffer[..n]);
+    }
+    assert!(
+        told.contains("cannot be reached") && !told.contains("s3cret"),
+        "{told}"
+    );
+    let node = Node(Some(child));
+    node.terminated().exits(0);
+}
+
+#[test]
+fn flags_that_cannot_work_are_refused_before_anything_is_begun() {
+    let place = Place::new(HELLO);
+    let store = ["--store", "postgres://me@127.0.0.1:1/d"];
+    let with = |args: &[&str]| {
+        place
+            .run(&[&["node"], args, &store].concat())
+            .exits(2)
+            .stderr
+    };
+    assert!(with(&["--label", "gpu"]).contains("KEY=VALUE"));
+    assert!(with(&["--root", "here"]).contains("absolute path"));
+    let sqlite = place.run(&["node", "--label", "a=b"]).exits(2).stderr;
+    assert!(sqlite.contains("PostgreSQL"), "{sqlite}");
+    let requires = place.run(&[&["run", "x", "--requires", "gpu"], &store[..]].concat());
+    assert!(requires.stderr.contains("error:"), "{}", requires.stderr);
+}
