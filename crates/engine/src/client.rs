@@ -107,6 +107,11 @@ impl Client {
         }
     }
 
+    /// The ways to other nodes.
+    pub(crate) fn reach(&self) -> Arc<Reach> {
+        self.reach.clone()
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store

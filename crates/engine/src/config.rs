@@ -51,6 +51,12 @@ pub struct EngineConfig {
     pub margin: Duration,
     /// The poll that is always on.
     pub poll: Duration,
+    /// How often to look for nodes that died: a peer's crash is found this fast, and the look is cheap.
+    pub suspect_every: Duration,
+    /// Sessions that may be acquired and loaded at once: a dead node's hundreds come in at this width.
+    pub start_concurrency: usize,
+    /// How long the named successor of a hand-over alone may accept it.
+    pub accept_within: Duration,
     /// Local tools of one session that may run at once.
     pub tool_concurrency: usize,
     /// Steps without new input when the session says nothing else.
@@ -84,6 +90,9 @@ pub struct EngineConfig {
     pub peers: Option<Arc<dyn Peers>>,
     /// Time, ids, randomness.
     pub env: Arc<dyn Environment>,
+    /// Rules broken on purpose.
+    #[cfg(feature = "testing")]
+    pub mutations: tenure_store::mutation::Mutations,
 }
 
 impl fmt::Debug for EngineConfig {
@@ -111,6 +120,9 @@ impl EngineConfig {
             renew_every: Duration::from_millis(1_000),
             margin: Duration::from_millis(1_500),
             poll: Duration::from_millis(1_000),
+            suspect_every: Duration::from_millis(200),
+            start_concurrency: 32,
+            accept_within: Duration::from_millis(2_000),
             tool_concurrency: 8,
             max_steps: 100,
             retry: RetryPolicy::default(),
@@ -127,6 +139,8 @@ impl EngineConfig {
             socket_dir: None,
             peers: None,
             env: Arc::new(SystemEnvironment),
+            #[cfg(feature = "testing")]
+            mutations: tenure_store::mutation::Mutations::default(),
         }
     }
 
@@ -156,10 +170,16 @@ impl EngineConfig {
                 self.lease - self.margin
             )));
         }
-        if self.tool_concurrency == 0 {
-            return Err(ConfigError(
-                "tool_concurrency must be at least 1".to_owned(),
-            ));
+        for (name, count) in [
+            ("tool_concurrency", self.tool_concurrency),
+            ("start_concurrency", self.start_concurrency),
+        ] {
+            if count == 0 {
+                return Err(ConfigError(format!("{name} must be at least 1")));
+            }
+        }
+        if self.suspect_every.is_zero() {
+            return Err(ConfigError("suspect_every must not be 0".to_owned()));
         }
         Ok(())
     }

@@ -1,6 +1,10 @@
 //! The engine of one process: a node with a reconciler, and the sessions it runs.
 
+pub(crate) mod board;
 mod orphans;
+pub(crate) mod rank;
+mod reconcile;
+mod successors;
 
 use crate::client::Client;
 use crate::config::{Asked, EngineConfig, Scope};
@@ -11,21 +15,23 @@ use crate::node::Node;
 use crate::outcome::{Outcome, OutcomeTracker};
 use crate::owner::isolation::Isolations;
 use crate::owner::{Owned, own};
+use crate::peer::owners::Reach;
 use crate::peer::{NodeHealth, NodeService};
+use board::Board;
 use futures::{FutureExt, StreamExt};
-use orphans::Orphans;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use successors::Successors;
 use tenure_core::error::SessionError;
+use tenure_core::event::body::Location;
 use tenure_core::id::{Incarnation, SessionId};
 use tenure_core::request::ToolDef;
 use tenure_store::follow::FollowItem;
 use tenure_store::{NodeError, SessionState, Store};
 use tenure_tools::ToolSet;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 /// What everything in this process shares.
@@ -38,17 +44,24 @@ pub(crate) struct Shared {
     pub node: Node,
     /// Sessions given a process of their own.
     pub isolations: Isolations,
+    /// What the claims' poll tells the sessions that run here.
+    pub board: Board,
+    /// Acquisitions and loads under way.
+    pub starts: Semaphore,
+    /// The ways to other nodes.
+    pub reach: Arc<Reach>,
+    successors: Successors,
     /// The drain budget is over: settle and let go now.
     pub stop_now: CancellationToken,
+    /// The store knows that this node drains: sessions at a boundary go to a successor.
+    pub let_go: CancellationToken,
     draining: AtomicBool,
     stop: CancellationToken,
     asked: Mutex<Asked>,
-    running: Mutex<HashMap<SessionId, Run>>,
+    running: Mutex<BTreeMap<SessionId, Run>>,
     running_count: watch::Sender<usize>,
     look: Notify,
     results: broadcast::Sender<(SessionId, Owned)>,
-    /// Grows whenever a peer asks to look at a session.
-    pub nudges: watch::Sender<u64>,
     /// Boot-clock milliseconds when the reconciler last read the store to the end.
     looked_ms: AtomicU64,
 }
@@ -88,7 +101,7 @@ impl Shared {
             .collect()
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<SessionId, Run>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<SessionId, Run>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,12 +130,24 @@ impl Shared {
         }
     }
 
-    /// A peer asks to look at a session at once.
+    /// Somebody asks to look at a session at once: the run that is under way, or what may be taken, or what was
+    /// handed over to this node.
     pub fn nudge(self: &Arc<Self>, session: &SessionId) {
-        self.nudges.send_modify(|n| *n += 1);
+        if self.board.urge(session) {
+            return;
+        }
         if self.config.scope == Scope::Any || self.asked().contains(session) {
             wake(self, session);
         }
+    }
+
+    /// Who is to have the session when this node lets it go; none when nobody can.
+    pub async fn successor(&self, session: &SessionId, location: &Location) -> Option<Incarnation> {
+        let own = self.node.life().incarnation;
+        let env = self.config.env.as_ref();
+        self.successors
+            .choose(self.store.as_ref(), env, &own, session, location)
+            .await
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
@@ -184,7 +209,12 @@ impl Engine {
             hub: Hub::default(),
             node,
             isolations: Isolations::default(),
+            board: Board::default(),
+            starts: Semaphore::new(config.start_concurrency),
+            reach: client.reach(),
+            successors: Successors::default(),
             stop_now: CancellationToken::new(),
+            let_go: CancellationToken::new(),
             draining: AtomicBool::new(false),
             stop: CancellationToken::new(),
             asked: Mutex::default(),
@@ -192,7 +222,6 @@ impl Engine {
             running_count: watch::Sender::new(0),
             look: Notify::new(),
             results: broadcast::channel(64).0,
-            nudges: watch::Sender::new(0),
             looked_ms,
             config,
         });
@@ -203,13 +232,13 @@ impl Engine {
                 listen(&keeper);
                 keeper.look.notify_one();
             };
-            keeper.node.keep(keeper.stop.clone(), reborn).await;
+            let running = keeper.running_count.subscribe();
+            keeper.node.keep(keeper.stop.clone(), running, reborn).await;
         }));
-        let reconciler = shared.clone();
-        shared
-            .config
-            .env
-            .spawn(Box::pin(async move { reconcile(reconciler).await }));
+        let env = shared.config.env.clone();
+        env.spawn(Box::pin(reconcile::keep_claims(shared.clone())));
+        env.spawn(Box::pin(reconcile::suspect(shared.clone())));
+        env.spawn(Box::pin(reconcile::reconcile(shared.clone())));
         let last = Arc::new(LastHandle(shared.clone()));
         Ok(Self {
             shared,
@@ -312,8 +341,10 @@ impl Engine {
         Err(EngineError::Stopped)
     }
 
-    /// Takes no more sessions, brings those it runs to a safe boundary within the drain budget, settles the
-    /// rest, and leaves the store. What was running is claimable by others at once.
+    /// Takes no more sessions and, all at once, hands those it runs over to other nodes: each at its next safe
+    /// boundary, or as it is when it waits for approvals. What has not come to one within the drain budget is
+    /// stopped, settled and handed over then, uncharged. Where no node can take a session it is left claimable.
+    /// Then leaves the store.
     ///
     /// # Errors
     /// The store cannot be written; then the others learn of the end from the lock or the lease.
@@ -321,10 +352,18 @@ impl Engine {
         let shared = &self.shared;
         shared.draining.store(true, Ordering::Release);
         let incarnation = self.incarnation();
-        // A node that was just declared dead has nothing left to drain; its own drains notice by the fence.
-        if let Err(error) = shared.store.drain(&incarnation).await {
-            tracing::warn!(%error, "not marked as draining");
+        // Before anything is given away: nobody may give something here meanwhile. A node that was just declared
+        // dead has nothing left to drain; its own drains notice by the fence.
+        tokio::select! {
+            biased;
+            marked = shared.store.drain(&incarnation) => if let Err(error) = marked {
+                tracing::warn!(%error, "not marked as draining");
+            },
+            () = shared.config.env.sleep(shared.config.renew_every) => {
+                tracing::warn!("the store does not take the mark of draining; going on without");
+            }
         }
+        shared.let_go.cancel();
         tokio::select! {
             biased;
             () = self.idle() => {}
@@ -437,80 +476,6 @@ impl Drop for Entry {
             self.shared.look.notify_one();
         }
     }
-}
-
-/// Level-triggered: looks at the store, not at what it remembers (P7).
-async fn reconcile(shared: Arc<Shared>) {
-    let mut changes = shared.store.watch_all();
-    let env = shared.config.env.clone();
-    let mut orphans = Orphans::default();
-    loop {
-        changes.borrow_and_update();
-        let waiting = match look(&shared, &mut orphans).await {
-            Ok(waiting) => {
-                let now = env.boot_ms();
-                shared.looked_ms.store(now, Ordering::Release);
-                waiting
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the reconciler cannot read the store");
-                false
-            }
-        };
-        // A session asked for here and held by another: notice at once when that one dies.
-        let poll = if waiting {
-            shared.config.poll.min(Duration::from_millis(100))
-        } else {
-            shared.config.poll
-        };
-        env.sleep(Duration::from_millis(20).min(poll)).await;
-        tokio::select! {
-            biased;
-            () = shared.stop.cancelled() => return,
-            changed = changes.changed() => if changed.is_err() { return },
-            () = shared.look.notified() => {}
-            () = env.sleep(poll) => {}
-        }
-    }
-}
-
-/// One pass. True when a session asked for here is held elsewhere.
-async fn look(shared: &Arc<Shared>, orphans: &mut Orphans) -> Result<bool, EngineError> {
-    if shared.draining() || !shared.node.may_start() {
-        return Ok(false);
-    }
-    let incarnation = shared.node.life().incarnation;
-    orphans.look(shared, &incarnation).await?;
-    for dead in shared.store.reap(&incarnation).await? {
-        tracing::info!(incarnation = %dead, "a node is gone");
-    }
-    if shared.config.scope == Scope::Any {
-        // Rows of other locations may stand before those that are for this node.
-        for row in shared.store.claimable(4_096).await? {
-            if shared.config.serves.check(&row.location).is_ok() || row.cancelling {
-                wake(shared, &row.id);
-            }
-        }
-        return Ok(false);
-    }
-    let asked: Vec<SessionId> = shared.asked().iter().cloned().collect();
-    let mut waiting = false;
-    for session in asked {
-        let row = shared.store.session(&session).await?;
-        match row.map(|row| row.state) {
-            // It may have been taken back while the row was read.
-            Some(SessionState::Claimable { .. }) if shared.asked().contains(&session) => {
-                wake(shared, &session);
-            }
-            Some(SessionState::Owned { owner, .. } | SessionState::Waiting { owner, .. })
-                if owner != incarnation =>
-            {
-                waiting = true;
-            }
-            _ => {}
-        }
-    }
-    Ok(waiting)
 }
 
 #[cfg(test)]

@@ -32,6 +32,12 @@ pub trait Environment: IdSource + Send + Sync + 'static {
     /// says why that could not be proven.
     fn end_leftover(&self, process: ProcessId) -> BoxFuture<'static, Result<(), String>>;
 
+    /// Did the process run on this machine, since it was last started? Of any other nothing can be proven here.
+    fn is_local(&self, process: &ProcessId) -> bool {
+        let _ = process;
+        true
+    }
+
     /// This environment as the id source of [`Facts`].
     fn as_ids(&self) -> &dyn IdSource;
 }
@@ -111,6 +117,10 @@ impl Environment for SystemEnvironment {
                 None => Err("looking for it failed".to_owned()),
             }
         })
+    }
+
+    fn is_local(&self, process: &ProcessId) -> bool {
+        guardian::boot_id().is_ok_and(|own| own == process.boot_id)
     }
 
     fn as_ids(&self) -> &dyn IdSource {

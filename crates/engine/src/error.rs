@@ -37,6 +37,17 @@ pub enum EngineError {
     Stopped,
 }
 
+impl EngineError {
+    /// The store could not do it, or nobody knows yet whether it did: later it may.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
+                | Self::Read(ReadError::Unavailable { .. })
+        )
+    }
+}
+
 /// Why a drain ended other than well.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DrainError {

@@ -14,6 +14,23 @@
 //! [`Client::follow`]. A program whose tools start processes calls
 //! [`tenure_tools::guardian::maybe_run`] first in `main`.
 
+/// Is the rule broken on purpose? Always no outside test builds.
+#[cfg(feature = "testing")]
+macro_rules! broken {
+    ($config:expr, $rule:ident) => {
+        $config
+            .mutations
+            .on(tenure_store::mutation::Mutation::$rule)
+    };
+}
+#[cfg(not(feature = "testing"))]
+macro_rules! broken {
+    ($config:expr, $rule:ident) => {{
+        let _ = &$config;
+        false
+    }};
+}
+
 #[cfg(test)]
 extern crate self as tenure_engine;
 
@@ -31,6 +48,10 @@ mod stepping;
 #[allow(dead_code, reason = "the integration tests use the rest")]
 #[path = "../tests/it/support.rs"]
 mod support;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/weather.rs"]
+mod weather;
 
 mod client;
 mod config;

@@ -1,14 +1,19 @@
 //! This process as a node: joining, renewing, fencing itself before its lease can end (R7, R13).
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Scope};
+use crate::engine::rank::ASKED_ONLY;
 use crate::error::EngineError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_core::id::Incarnation;
 use tenure_store::{NodeInfo, Renewal, Store};
 use tenure_tools::guardian::LeaseDeadline;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+/// How long a fenced life may take to stop before it is asked again.
+const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// One life of this node: from a join to its end. A fenced node comes back as a new life.
 #[derive(Debug, Clone)]
@@ -27,6 +32,8 @@ pub(crate) struct Node {
     life: Mutex<Life>,
     /// Boot-clock milliseconds after which this node must not act (0: fenced).
     deadline_ms: AtomicU64,
+    /// Back from a pause and not yet renewed: nothing starts.
+    frozen: AtomicBool,
 }
 
 impl Node {
@@ -38,6 +45,7 @@ impl Node {
             store,
             life: Mutex::new(life),
             deadline_ms: AtomicU64::new(0),
+            frozen: AtomicBool::new(false),
             config,
         };
         node.extend_from(before);
@@ -53,7 +61,12 @@ impl Node {
 
     /// May something new be started? False once the lease could have ended, seen on the boot-time clock.
     pub fn may_start(&self) -> bool {
-        self.config.env.boot_ms() < self.deadline_ms.load(Ordering::Acquire)
+        !self.frozen.load(Ordering::Acquire) && !self.is_over()
+    }
+
+    /// Could the lease have ended, seen on the boot-time clock?
+    fn is_over(&self) -> bool {
+        self.config.env.boot_ms() >= self.deadline_ms.load(Ordering::Acquire)
     }
 
     /// Waits until something may be started again: after a pause of this process, that is the next renewal
@@ -74,19 +87,25 @@ impl Node {
         let good_for = self.config.lease - self.config.margin;
         let deadline = before_ms + good_for.as_millis() as u64;
         self.deadline_ms.store(deadline, Ordering::Release);
+        self.frozen.store(false, Ordering::Release);
         self.life().lease.set(Duration::from_millis(deadline));
     }
 
-    /// Renews for ever; returns when `stop` is cancelled. After a fence it joins again as a new
-    /// incarnation and calls `reborn`.
-    pub async fn keep(&self, stop: CancellationToken, reborn: impl Fn() + Send + Sync) {
+    /// Renews for ever; returns when `stop` is cancelled. After a fence it waits until nothing of the old life is
+    /// `running`, joins again as a new incarnation and calls `reborn`.
+    pub async fn keep(
+        &self,
+        stop: CancellationToken,
+        mut running: watch::Receiver<usize>,
+        reborn: impl Fn() + Send + Sync,
+    ) {
         let env = self.config.env.clone();
         let mut last_tick = env.boot_ms();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = env.sleep(self.config.renew_every) => {}
+                () = env.sleep(self.next_tick()) => {}
             }
             let now = env.boot_ms();
             let paused =
@@ -95,21 +114,37 @@ impl Node {
             if paused {
                 // R13: freeze starts first, renew, then see whether we are still alive.
                 tracing::warn!("this process was paused; renewing before anything else");
-                self.deadline_ms.store(0, Ordering::Release);
+                self.frozen.store(true, Ordering::Release);
             }
-            self.tick(&reborn).await;
+            self.tick(&mut running, &reborn).await;
         }
     }
 
-    async fn tick(&self, reborn: &(impl Fn() + Send + Sync)) {
+    /// The next renewal, or the end of the lease when that comes first: work stops then, not a renewal later.
+    fn next_tick(&self) -> Duration {
+        let now = self.config.env.boot_ms();
+        match self.deadline_ms.load(Ordering::Acquire).saturating_sub(now) {
+            0 => self.config.renew_every,
+            left => self.config.renew_every.min(Duration::from_millis(left)),
+        }
+    }
+
+    async fn tick(&self, running: &mut watch::Receiver<usize>, reborn: &(impl Fn() + Send + Sync)) {
         let env = &self.config.env;
         let before = env.boot_ms();
         let life = self.life();
-        // After a pause nothing starts until the answer is here, so it may take its time (R13); otherwise work
-        // stops before the lease can end, answer or not.
-        let patience = match self.deadline_ms.load(Ordering::Acquire) {
+        if self.is_over() && !self.frozen.load(Ordering::Acquire) {
+            self.fence(&life);
+        }
+        // Work stops before the lease can end, answer or not. After a pause beyond that nothing starts until the
+        // answer is here, so it may take its time: not dead means that it goes on (R13).
+        let left = self
+            .deadline_ms
+            .load(Ordering::Acquire)
+            .saturating_sub(before);
+        let patience = match left {
             0 => self.config.lease,
-            deadline => Duration::from_millis(deadline.saturating_sub(before)),
+            left => Duration::from_millis(left),
         };
         let answer = tokio::select! {
             biased;
@@ -117,20 +152,18 @@ impl Node {
             () = env.sleep(patience) => None,
         };
         match answer {
-            Some(Ok(Renewal::Renewed)) if !life.fenced.is_cancelled() => self.extend_from(before),
+            Some(Ok(Renewal::Renewed)) if !life.fenced.is_cancelled() => {
+                let late = broken!(self.config, RenewalMeasuredLate);
+                self.extend_from(if late { env.boot_ms() } else { before });
+            }
             // It stopped its work while the store was away: what it held is for whoever comes first, and it
             // begins anew.
-            Some(Ok(Renewal::Renewed)) => {
-                if let Err(error) = self.store.leave(&life.incarnation).await {
-                    tracing::warn!(%error, "cannot leave yet");
-                    return;
-                }
-                self.be_reborn(&life, reborn).await;
+            Some(Ok(Renewal::Renewed | Renewal::Dead)) => {
+                self.be_reborn(&life, running, reborn).await;
             }
-            Some(Ok(Renewal::Dead)) => self.be_reborn(&life, reborn).await,
             Some(Err(error)) => {
                 tracing::warn!(%error, "lease not renewed");
-                if !self.may_start() {
+                if self.is_over() {
                     self.fence(&life);
                 }
             }
@@ -142,16 +175,35 @@ impl Node {
     /// next renewals may take their time: it must not be called off each time before its answer can come.
     fn fence(&self, life: &Life) {
         self.deadline_ms.store(0, Ordering::Release);
-        if !life.fenced.is_cancelled() {
+        if !life.fenced.is_cancelled() && !broken!(self.config, NoSelfFence) {
             tracing::error!(incarnation = %life.incarnation, "the lease cannot be renewed in time; stopping all work");
             life.fenced.cancel();
         }
     }
 
-    async fn be_reborn(&self, old: &Life, reborn: &(impl Fn() + Send + Sync)) {
-        tracing::warn!(incarnation = %old.incarnation, "declared dead; coming back as a new incarnation");
+    /// Begins anew. That the old life has stopped by itself is said to the store, so that it is no crash to what it
+    /// held (R8); others may have noticed before.
+    async fn be_reborn(
+        &self,
+        old: &Life,
+        running: &mut watch::Receiver<usize>,
+        reborn: &(impl Fn() + Send + Sync),
+    ) {
+        tracing::warn!(incarnation = %old.incarnation, "stopped or declared dead; coming back as a new incarnation");
         self.deadline_ms.store(0, Ordering::Release);
         old.fenced.cancel();
+        let stopped = tokio::select! {
+            biased;
+            _ = running.wait_for(|n| *n == 0) => true,
+            () = self.config.env.sleep(STOPPED_WITHIN) => false,
+        };
+        if !stopped {
+            // Not to be said then: its lease ends by itself, and whoever takes over waits for that.
+            tracing::error!(incarnation = %old.incarnation, "something of the old life does not stop");
+        } else if let Err(error) = self.store.resign(&old.incarnation).await {
+            tracing::warn!(%error, "cannot leave yet");
+            return;
+        }
         let before = self.config.env.boot_ms();
         match new_life(self.store.as_ref(), &self.config, before).await {
             Ok(life) => {
@@ -171,12 +223,16 @@ async fn new_life(
 ) -> Result<Life, EngineError> {
     let incarnation = Incarnation::from_bits(config.env.next_bits());
     let address = config.peers().address(&incarnation);
+    let mut serves = config.serves.clone();
+    if config.scope == Scope::Asked {
+        serves.labels.push(ASKED_ONLY.to_owned());
+    }
     store
         .join(NodeInfo {
             incarnation: incarnation.clone(),
             name: config.name.clone(),
             address,
-            serves: config.serves.clone(),
+            serves,
             lease: config.lease,
         })
         .await?;
@@ -187,3 +243,6 @@ async fn new_life(
         lease: LeaseDeadline::at(Duration::from_millis(before_ms) + config.lease - config.margin),
     })
 }
+
+#[cfg(test)]
+mod tests;

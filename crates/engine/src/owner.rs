@@ -3,13 +3,15 @@
 //! The supervisor may drop the drain at any await: an interrupt, a lost lease or a panic does exactly that.
 //! What is then open is read from the turn's memory, which only commits change, and settled in one commit.
 
+pub(crate) mod handing;
 pub(crate) mod isolation;
 
 use crate::engine::Shared;
-use crate::environment::Environment;
+use crate::engine::board::Standing;
 use crate::error::{DrainError, EngineError};
 use crate::load;
 use crate::node::Life;
+use crate::recover::quiet::Quiet;
 use crate::recover::{self, Recovered};
 use crate::runner::tools::ToolRunner;
 use crate::runner::{DrainEnd, Runner};
@@ -20,19 +22,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::claim::ISOLATE_FROM;
 use tenure_core::error::SessionError;
-use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
+use tenure_core::event::{Event, EventBody};
 use tenure_core::id::{Incarnation, MessageId, SessionId};
 use tenure_core::message::Entry;
 use tenure_core::session::SessionState;
 use tenure_core::turn::settle::{Cause, settle};
-use tenure_store::{
-    Acquire, AppendError, HookOp, ReadError, SessionRow, SessionState as Claim, Tenure,
-};
+use tenure_store::{Acquire, AppendError, HookOp, SessionRow, SessionState as Claim, Tenure};
 
 /// How long an interrupted tool has to kill its processes and settle by itself: the guardian's own grace
 /// (200 ms at most) and a little.
 const TOOL_GRACE: Duration = Duration::from_millis(260);
+/// Events back from the head within which a recovery counts as recent.
+const RECENT: u64 = 512;
 /// The wait between tries to settle while the store cannot be written.
 const SETTLE_RETRY: Duration = Duration::from_millis(500);
 
@@ -67,6 +69,10 @@ pub enum Owned {
 /// Takes the session if nobody alive has it, and runs it until nothing is eligible.
 pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Owned, EngineError> {
     let life = shared.node.life();
+    // Hundreds may come at once. The semaphore is never closed.
+    let Ok(place) = shared.starts.acquire().await else {
+        return Ok(Owned::Lost);
+    };
     if life.fenced.is_cancelled() || !shared.node.may_start() {
         return Ok(Owned::Lost);
     }
@@ -88,12 +94,17 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
         shared.config.env.clone(),
         session.clone(),
         tenure.fence.clone(),
-    );
+    )
+    .patient_until(life.fenced.clone());
     let mut tenure = tenure;
+    let mut place = Some(place);
     // The claim is ours: whatever goes wrong from here on, it must end settled, lost or set aside.
     loop {
         match begin(shared, session, life.clone(), &tenure, &writer).await {
-            Ok((mut runner, true)) => return runner.supervise().await,
+            Ok((mut runner, true)) => {
+                drop(place);
+                return runner.supervise().await;
+            }
             Ok((_, false)) => return Ok(Owned::Ended),
             Err(DrainError::Lost) => return Ok(Owned::Lost),
             // An interrupt between the takeover and its settlement: that decides now.
@@ -102,11 +113,12 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
                 continue;
             }
             Err(DrainError::LookAgain) => continue,
-            Err(DrainError::Store(error)) if unavailable(&error) => {
+            Err(DrainError::Store(error)) if error.is_unavailable() => {
                 tracing::error!(%session, %error, "cannot begin yet");
             }
             Err(DrainError::Store(error)) => return set_aside(&writer, &error).await,
         }
+        drop(place.take());
         tokio::select! {
             biased;
             () = life.fenced.cancelled() => return Ok(Owned::Lost),
@@ -155,7 +167,7 @@ async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, Eng
     }
 }
 
-/// Loads the fold, ends leftovers, settles what a lost owner left open. False when nothing is left to do.
+/// Loads the fold, sees to leftovers, settles what a lost owner left open. False when nothing is left to do.
 async fn begin(
     shared: &Arc<Shared>,
     session: &SessionId,
@@ -173,6 +185,8 @@ async fn begin(
         life,
         tools: ToolRunner::new(shared.config.tool_concurrency, state.todos.as_ref()),
         rules: Arc::new(Mutex::new(tenure_tools::permission::Rules::default())),
+        quiet: Quiet::clear(),
+        waiting: false,
         resume: None,
         alone: false,
         cut_in_a_row: 0,
@@ -181,14 +195,47 @@ async fn begin(
         sealed,
         state,
     };
-    let open = !runner.state.turn.at_boundary();
-    if tenure.taken_from.is_none() && !open && tenure.phase != Phase::Cancelling {
+    let turn = &runner.state.turn;
+    let open = !turn.at_boundary();
+    // Nobody was lost: it was given to this node, or let go when there was nobody to give it to.
+    let orderly = tenure.taken_from.is_none() && (!open || handing::can_go_on(turn));
+    let broken = broken!(shared.config, RecoveryRunsCalls) && handing::can_go_on(turn);
+    let goes_on = (orderly || broken) && tenure.phase != Phase::Cancelling;
+    // Before a settlement removes what it is judged by.
+    runner.quiet = quiet(shared, session, tenure, goes_on).await?;
+    if goes_on {
+        runner.go_on(tenure);
         return Ok((runner, true));
     }
-    let env = shared.config.env.as_ref();
-    recover::kill_leftovers(store, env, session, shared.config.lease).await?;
     let go = runner.recover(tenure).await?;
     Ok((runner, go))
+}
+
+/// When calls may be spawned under this tenure (R10).
+async fn quiet(
+    shared: &Arc<Shared>,
+    session: &SessionId,
+    tenure: &Tenure,
+    goes_on: bool,
+) -> Result<Quiet, DrainError> {
+    if (goes_on && tenure.quiet_ms == 0) || broken!(shared.config, SpawnNotDelayed) {
+        return Ok(Quiet::clear());
+    }
+    let store = shared.store.as_ref();
+    let left = store.effects(session).await?;
+    if left.is_empty() && tenure.quiet_ms > 0 {
+        // Nothing was at work when the owner was lost; but the one before may have been lost too, and its traces
+        // are gone with its settlement.
+        let from = tenure.head.checked_sub(RECENT);
+        let recent = store.read(session, from, RECENT as usize).await?.events;
+        let recovered = |event: &Event| matches!(event.body, EventBody::RecoveryStarted(_));
+        if tenure.taken_from.is_some() && !recent.iter().any(recovered) {
+            return Ok(Quiet::clear());
+        }
+    }
+    let env = shared.config.env.clone();
+    let lease = shared.config.lease;
+    Ok(Quiet::after(env, session, tenure, lease, left))
 }
 
 /// The log cannot be folded, or its settlement is refused each time: an operational write that runs no
@@ -214,13 +261,7 @@ async fn set_aside(writer: &Writer, error: &EngineError) -> Result<Owned, Engine
 impl Runner {
     /// Settles what the log says is open. False when nothing is left to do.
     async fn recover(&mut self, tenure: &Tenure) -> Result<bool, DrainError> {
-        let pending: Vec<MessageId> = self
-            .state
-            .inbox
-            .iter()
-            .filter(|i| matches!(i.kind, InputKind::Synthetic { .. }))
-            .map(|i| i.input.clone())
-            .collect();
+        let pending = self.synthetic();
         let state: &SessionState = &self.state;
         let consumed = |input: &MessageId| {
             state
@@ -228,16 +269,19 @@ impl Runner {
                 .iter()
                 .any(|e| matches!(e.as_ref(), Entry::Input { id, .. } if id == input))
         };
-        let recovered =
-            recover::settle_takeover(&self.writer, &self.session, tenure, &pending, &consumed)
-                .await?;
-        // Promoted by a recovery that was lost in its turn, before its step began: that step is still to
-        // come, and it runs alone.
+        let takeover = recover::Takeover {
+            config: &self.shared.config,
+            session: &self.session,
+            tenure,
+            pending: &pending,
+            done: &consumed,
+        };
+        let recovered = recover::settle_takeover(&self.writer, &takeover).await?;
         self.alone = recovered == Recovered::GoOn
-            && self.state.wants_step
-            && tenure.continuation.as_ref().is_some_and(|own| {
-                matches!(self.state.entries.last().map(AsRef::as_ref), Some(Entry::Input { id, .. }) if id == own)
-            });
+            && tenure
+                .continuation
+                .as_ref()
+                .is_some_and(|own| self.is_next_alone(own));
         tracing::info!(session = %self.session, ?recovered, "recovered");
         match recovered {
             Recovered::GoOn => Ok(true),
@@ -271,10 +315,11 @@ impl Runner {
             }
             Err(stopped) => stopped,
         };
-        let grace = match &stopped {
-            Stopped::Drain(DrainError::Lost) => Duration::ZERO,
-            _ => TOOL_GRACE,
-        };
+        let lost = matches!(stopped, Stopped::Drain(DrainError::Lost));
+        if lost && broken!(self.shared.config, ChildrenOutliveNode) {
+            self.tools.forget();
+        }
+        let grace = if lost { Duration::ZERO } else { TOOL_GRACE };
         self.tools.stop(env.as_ref(), grace).await;
         let what = match stopped {
             Stopped::Drain(DrainError::Lost) => {
@@ -292,7 +337,7 @@ impl Runner {
             )),
             Stopped::Drain(DrainError::Store(error)) => {
                 tracing::error!(session = %self.session, %error, "the store refused a write");
-                if unavailable(&error) {
+                if error.is_unavailable() {
                     Settlement::InPlace
                 } else {
                     Settlement::Fail(SessionError::new("internal", error.to_string()))
@@ -353,10 +398,10 @@ impl Runner {
                 Err(DrainError::Store(error)) => error,
             };
             tracing::error!(session = %self.session, %error, "cannot settle yet");
-            if !unavailable(&error) {
+            if !error.is_unavailable() {
                 match set_aside(&self.writer, &error).await {
                     Ok(owned) => return Ok(owned),
-                    Err(error) if unavailable(&error) => {}
+                    Err(error) if error.is_unavailable() => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -379,7 +424,12 @@ impl Runner {
                     .collect();
                 recover::settle_interrupt(&self.writer, &own).await
             }
-            Settlement::Shutdown => recover::settle_shutdown(&self.writer, &self.session).await,
+            Settlement::Shutdown => {
+                let (op, to) = self.hand_over_op().await;
+                recover::settle_shutdown(&self.writer, &self.session, op).await?;
+                self.tell_successor(to).await;
+                Ok(())
+            }
             Settlement::Fail(error) => self.settle_failed(error).await,
             Settlement::InPlace => self.recover_in_place().await,
         }
@@ -450,38 +500,39 @@ enum Settlement {
     InPlace,
 }
 
-fn unavailable(error: &EngineError) -> bool {
-    matches!(
-        error,
-        EngineError::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
-            | EngineError::Read(ReadError::Unavailable { .. })
-    )
-}
-
-/// Resolves when the claim is `cancelling` or gone. Hints wake it; the poll is always on.
+/// Resolves when the claim is `cancelling` or gone. The board's poll is always on; hints hurry it.
 async fn claim_changes(shared: &Shared, session: &SessionId, writer: &Writer) -> DrainError {
+    let fence = writer.fence();
     let mut changes = shared.store.watch(session);
-    let mut nudges = shared.nudges.subscribe();
-    let env: &dyn Environment = shared.config.env.as_ref();
+    let mut news = shared.board.watch(session, &fence);
+    let mut standing = None;
     loop {
-        changes.borrow_and_update();
-        nudges.borrow_and_update();
-        let fence = writer.fence();
-        match shared.store.claim_phase(session, &fence).await {
-            Ok(None) => return DrainError::Lost,
-            Ok(Some(view)) if view.phase == Phase::Cancelling => return DrainError::Cancelling,
-            Ok(Some(_)) => {}
-            Err(error) => tracing::warn!(%session, %error, "the claim cannot be read"),
+        // What the board says is confirmed, and what came before it was asked is found.
+        if standing != Some(Standing::Held) {
+            match shared.store.claim_phase(session, &fence).await {
+                Ok(None) => return DrainError::Lost,
+                Ok(Some(view)) if view.phase == Phase::Cancelling => return DrainError::Cancelling,
+                Ok(Some(_)) => standing = Some(Standing::Held),
+                Err(error) => {
+                    tracing::warn!(%session, %error, "the claim cannot be read");
+                    shared.config.env.sleep(shared.config.poll).await;
+                    continue;
+                }
+            }
         }
-        // Own commits ring too: look at most every few milliseconds.
-        env.sleep(Duration::from_millis(5)).await;
         tokio::select! {
             biased;
-            changed = changes.changed() => if changed.is_err() {
-                env.sleep(shared.config.poll).await;
+            changed = news.changed() => {
+                if changed.is_err() {
+                    // Forgotten by the board: that only happens when nobody looks.
+                    news = shared.board.watch(session, &fence);
+                }
+                standing = Some(news.borrow_and_update().standing);
+            }
+            changed = changes.changed() => match changed {
+                Ok(()) => shared.board.hint(),
+                Err(_) => shared.config.env.sleep(shared.config.poll).await,
             },
-            _ = nudges.changed() => {}
-            () = env.sleep(shared.config.poll) => {}
         }
     }
 }

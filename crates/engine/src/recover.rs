@@ -1,9 +1,10 @@
 //! What a new owner does first: the fold says what is open, the phase is only its index (R9).
 
-use crate::environment::Environment;
+pub(crate) mod quiet;
+
+use crate::config::EngineConfig;
 use crate::error::DrainError;
 use crate::writer::{Batch, Writer};
-use std::time::Duration;
 use tenure_core::claim::{
     CONTINUATION_AFTER_CRASH, CONTINUATION_AFTER_SHUTDOWN, continuation_id, recover,
 };
@@ -13,7 +14,7 @@ use tenure_core::event::body::*;
 use tenure_core::id::{MessageId, SessionId};
 use tenure_core::turn::settle::{Cause, settle};
 use tenure_core::turn::{CallStatus, TurnState};
-use tenure_store::{HookOp, Store, Tenure};
+use tenure_store::{HookOp, Tenure};
 
 /// What is left to do after recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,48 +27,26 @@ pub(crate) enum Recovered {
     Over,
 }
 
-/// What is waited beyond the old lease's end before anything is spawned where a group may still live (R10).
-const LOCK_DELAY: Duration = Duration::from_secs(1);
-
-/// Kills what a lost owner left running, with its identity verified, before anything new starts. Where that cannot
-/// be proven it waits for the old lease's end and [`LOCK_DELAY`]: by then the group's guardian has ended it.
-pub(crate) async fn kill_leftovers(
-    store: &dyn Store,
-    env: &dyn Environment,
-    session: &SessionId,
-    lease: Duration,
-) -> Result<(), DrainError> {
-    let mut waited = Duration::ZERO;
-    loop {
-        let mut left = false;
-        for row in store.effects(session).await? {
-            let Some(process) = row.process else { continue };
-            if let Err(error) = env.end_leftover(process).await {
-                left = true;
-                tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended");
-            }
-        }
-        if !left || waited >= lease + LOCK_DELAY {
-            return Ok(());
-        }
-        env.sleep(LOCK_DELAY).await;
-        waited += LOCK_DELAY;
-    }
+/// What a takeover is judged by.
+pub(crate) struct Takeover<'a> {
+    pub config: &'a EngineConfig,
+    pub session: &'a SessionId,
+    pub tenure: &'a Tenure,
+    /// The waiting inputs that Tenure itself wrote.
+    pub pending: &'a [MessageId],
+    /// Is the input in the conversation?
+    pub done: &'a (dyn Fn(&MessageId) -> bool + Sync),
 }
 
-/// Settles what the log says is open and decides what follows. One commit. `pending` are the waiting inputs that
-/// Tenure itself wrote.
+/// Settles what the log says is open and decides what follows. One commit.
 pub(crate) async fn settle_takeover(
     writer: &Writer,
-    session: &SessionId,
-    tenure: &Tenure,
-    pending: &[MessageId],
-    done: &(dyn Fn(&MessageId) -> bool + Sync),
+    takeover: &Takeover<'_>,
 ) -> Result<Recovered, DrainError> {
     let mut recovered = Recovered::GoOn;
     // Decided with the write slot held: an append whose fate was unknown is resolved before.
     let decide = |turn: &TurnState| {
-        let (batch, what) = takeover_batch(turn, session, tenure, pending, done);
+        let (batch, what) = takeover_batch(turn, takeover);
         recovered = what;
         Some(batch)
     };
@@ -75,13 +54,14 @@ pub(crate) async fn settle_takeover(
     Ok(recovered)
 }
 
-fn takeover_batch(
-    turn: &TurnState,
-    session: &SessionId,
-    tenure: &Tenure,
-    pending: &[MessageId],
-    done: &(dyn Fn(&MessageId) -> bool + Sync),
-) -> (Batch, Recovered) {
+fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovered) {
+    let Takeover {
+        config,
+        session,
+        tenure,
+        pending,
+        done,
+    } = takeover;
     let decision = recover(tenure.phase, turn, tenure.attempts);
     let cause = match decision {
         RecoveryDecision::SettleOnly => Cause::Interrupted,
@@ -97,6 +77,9 @@ fn takeover_batch(
         .into(),
     ];
     events.extend(settle(turn, &cause));
+    if broken!(config, RecoveryForgetsTools) {
+        events.retain(|event| !matches!(event, EventBody::ToolFailed(_)));
+    }
     let mut ops = end_effects(turn);
     if !turn.at_boundary() {
         ops.push(HookOp::Leave);
@@ -108,7 +91,11 @@ fn takeover_batch(
         },
         RecoveryDecision::Continue => match &turn.step {
             Some(step) => {
-                let input = continuation_id(session, step.message.as_str());
+                let input = if broken!(config, ContinuationNotDerived) {
+                    MessageId::from_bits(config.env.next_bits())
+                } else {
+                    continuation_id(session, step.message.as_str())
+                };
                 if !pending.contains(&input) && !done(&input) {
                     events.push(synthetic(&input, CONTINUATION_AFTER_CRASH));
                 }
@@ -176,19 +163,20 @@ fn interrupt_batch(turn: &TurnState, own: &[MessageId]) -> Batch {
     Batch::settle(events, ops)
 }
 
-/// The end of a drain budget: settles an open step as stopped by a shutdown and leaves the session
-/// claimable, with words for the model. Uncharged (R11).
+/// The end of a drain budget: settles an open step as stopped by a shutdown and hands the session over, with words
+/// for the model. Uncharged (R11).
 pub(crate) async fn settle_shutdown(
     writer: &Writer,
     session: &SessionId,
+    hand_over: HookOp,
 ) -> Result<(), DrainError> {
     writer
-        .append_with(|turn| Some(shutdown_batch(turn, session)))
+        .append_with(|turn| Some(shutdown_batch(turn, session, hand_over)))
         .await?;
     Ok(())
 }
 
-fn shutdown_batch(turn: &TurnState, session: &SessionId) -> Batch {
+fn shutdown_batch(turn: &TurnState, session: &SessionId, hand_over: HookOp) -> Batch {
     let mut events = settle(turn, &Cause::Shutdown);
     let mut ops = end_effects(turn);
     if let Some(step) = &turn.step {
@@ -198,7 +186,7 @@ fn shutdown_batch(turn: &TurnState, session: &SessionId) -> Batch {
     if !turn.at_boundary() {
         ops.push(HookOp::Leave);
     }
-    ops.push(RELEASE);
+    ops.push(hand_over);
     // An interrupt that came meanwhile wins: then this is refused.
     Batch::start(events, ops)
 }

@@ -21,8 +21,10 @@ use crate::engine::Shared;
 use crate::error::DrainError;
 use crate::load;
 use crate::node::Life;
+use crate::recover::quiet::Quiet;
 use crate::writer::{Batch, Writer};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
@@ -32,6 +34,9 @@ use tenure_core::session::SessionState;
 use tenure_store::{AppendError, HookOp};
 use tenure_tools::permission::Rules;
 use tools::ToolRunner;
+
+/// The wait between looks while the store is away.
+const AWAY: Duration = Duration::from_millis(200);
 
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +60,10 @@ pub(crate) struct Runner {
     pub sealed: Option<u64>,
     pub tools: ToolRunner,
     pub rules: Arc<Mutex<Rules>>,
+    /// When calls may be spawned.
+    pub quiet: Quiet,
+    /// The step is open and was taken up as it is: its calls come first.
+    pub waiting: bool,
     /// Recovery's own input: the first boundary takes nothing else.
     pub resume: Option<MessageId>,
     /// The next step is recovery's: nothing else is promoted before it has begun.
@@ -70,10 +79,24 @@ pub(crate) struct Runner {
 impl Runner {
     /// Runs until nothing is eligible.
     pub async fn drain(&mut self) -> Result<DrainEnd, DrainError> {
+        if std::mem::take(&mut self.waiting)
+            && let Some(end) = self.go_on_waiting().await?
+        {
+            return Ok(end);
+        }
         loop {
             match self.boundary().await {
-                Ok(None) | Err(DrainError::LookAgain) => {}
+                Ok(None) => {}
+                // A step that is open here is for whoever settles.
+                Err(DrainError::LookAgain) if self.writer.turn().at_boundary() => {}
                 Ok(Some(end)) => return Ok(end),
+                Err(DrainError::Store(error))
+                    if error.is_unavailable() && self.writer.turn().at_boundary() =>
+                {
+                    // Nothing is open that could be lost: wait for the store.
+                    tracing::warn!(session = %self.session, %error, "waiting for the store");
+                    self.shared.config.env.sleep(AWAY).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -85,8 +108,8 @@ impl Runner {
         load::catch_up(store, &self.session, &mut self.state).await?;
         load::seal(store, &self.session, &self.state, &mut self.sealed).await;
         self.load_rules();
-        if self.shared.draining() {
-            return self.hand_over().await.map(Some);
+        if self.shared.let_go.is_cancelled() {
+            return self.let_go().await;
         }
         if self.state.overflowed {
             return self.compact_after_overflow().await;
@@ -212,15 +235,16 @@ impl Runner {
         Ok(DrainEnd::Failed)
     }
 
-    /// At a safe boundary of a draining node: lets go, with the execution open, so that another goes on.
-    async fn hand_over(&mut self) -> Result<DrainEnd, DrainError> {
-        let release = HookOp::Release {
-            only_when_idle: false,
-            park: false,
-        };
-        self.writer
-            .append(Batch::start(Vec::new(), vec![release]))
-            .await?;
-        Ok(DrainEnd::HandedOver)
+    /// At a safe boundary of a draining node: what is done is released, what is not goes to another node.
+    async fn let_go(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        let inbox = self.shared.store.inbox(&self.session).await?;
+        let more = self.state.wants_step
+            || self.state.overflowed
+            || self.resume.is_some()
+            || inbox.iter().any(|input| input.eligible);
+        if more {
+            return self.hand_over().await.map(Some);
+        }
+        self.finish().await
     }
 }

@@ -8,11 +8,13 @@
 use crate::environment::{Environment, facts};
 use crate::load;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::{EventId, SessionId};
 use tenure_core::turn::TurnState;
 use tenure_store::{Append, AppendError, Committed, Fence, Guard, HookOp, Lane, ReadError, Store};
 use tokio::sync::{OwnedMutexGuard, watch};
+use tokio_util::sync::CancellationToken;
 
 /// What only the holder of the slot may use.
 #[derive(Debug)]
@@ -80,6 +82,25 @@ impl Memory {
     }
 }
 
+/// The first wait for a store that is away; each wait is twice the one before, up to sixteen times this.
+const RETRY_FIRST: Duration = Duration::from_millis(25);
+
+/// A batch with its ids, to be tried until the store says what became of it.
+struct Write {
+    guard: Guard,
+    lane: Lane,
+    events: Vec<NewEvent>,
+    ops: Vec<HookOp>,
+}
+
+/// The store could not do it, and may do it later.
+fn is_away(error: &AppendError) -> bool {
+    matches!(
+        error,
+        AppendError::Unavailable { .. } | AppendError::Unknown { .. }
+    )
+}
+
 /// A batch to be appended.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -129,6 +150,8 @@ pub(crate) struct Writer {
     /// The last append whose caller was dropped.
     abandoned: Arc<watch::Sender<Option<Cell>>>,
     memory: Arc<Memory>,
+    /// A store that is away is waited for until this.
+    patience: Option<CancellationToken>,
 }
 
 impl Writer {
@@ -149,6 +172,27 @@ impl Writer {
             })),
             abandoned: Arc::new(watch::Sender::new(None)),
             memory: Arc::default(),
+            patience: None,
+        }
+    }
+
+    /// Waits for a store that cannot be written until `fenced`: an outage shorter than the lease is only a delay.
+    #[must_use]
+    pub fn patient_until(mut self, fenced: CancellationToken) -> Self {
+        self.patience = Some(fenced);
+        self
+    }
+
+    /// Before another try at a store that was away, the `n`-th: false when this owner's time is up.
+    async fn may_try_again(&self, n: u32) -> bool {
+        let Some(fenced) = &self.patience else {
+            return false;
+        };
+        let wait = RETRY_FIRST.saturating_mul(1 << n.min(4));
+        tokio::select! {
+            biased;
+            () = fenced.cancelled() => false,
+            () = self.env.sleep(wait) => true,
         }
     }
 
@@ -185,8 +229,13 @@ impl Writer {
         decide: impl FnOnce(&TurnState) -> Option<Batch> + Send,
     ) -> Result<Option<Committed>, AppendError> {
         let mut slot = self.slot().await;
-        if slot.unresolved.is_some() {
-            self.resolve(&mut slot).await?;
+        let mut tries = 0;
+        while slot.unresolved.is_some() {
+            match self.resolve(&mut slot).await {
+                Ok(_) => break,
+                Err(error) if is_away(&error) && self.may_try_again(tries).await => tries += 1,
+                Err(error) => return Err(error),
+            }
         }
         let batch = decide(&self.turn());
         let Some(batch) = batch else {
@@ -204,10 +253,57 @@ impl Writer {
                 })
                 .collect()
         };
-        let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
+        let write = Write {
+            guard: batch.guard,
+            lane: batch.lane,
+            events,
+            ops: batch.ops,
+        };
+        let mut tries = 0;
+        loop {
+            let (result, back) = self.try_once(slot, &write).await;
+            let (Err(error), Some(kept)) = (&result, back) else {
+                return result.map(Some);
+            };
+            // Nothing was written, or nobody knows yet: the same events under the same ids, or not at all.
+            slot = kept;
+            if !is_away(error) || !self.may_try_again(tries).await {
+                return result.map(Some);
+            }
+            tries += 1;
+            if slot.unresolved.is_some()
+                && let Some(committed) = self.resolve_patiently(&mut slot, &mut tries).await?
+            {
+                return Ok(Some(committed));
+            }
+        }
+    }
+
+    async fn resolve_patiently(
+        &self,
+        slot: &mut OwnedMutexGuard<Slot>,
+        tries: &mut u32,
+    ) -> Result<Option<Committed>, AppendError> {
+        loop {
+            match self.resolve(slot).await {
+                Err(error) if is_away(&error) && self.may_try_again(*tries).await => *tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// One try. The slot comes back when no commit took it.
+    async fn try_once(
+        &self,
+        mut slot: OwnedMutexGuard<Slot>,
+        write: &Write,
+    ) -> (
+        Result<Committed, AppendError>,
+        Option<OwnedMutexGuard<Slot>>,
+    ) {
         let fence = slot.fence.clone();
         // Until the answer is known the append counts as open; the hook or the refusal closes it.
-        slot.unresolved = Some(ids);
+        slot.unresolved = Some(write.events.iter().map(|event| event.id.clone()).collect());
         let cell: Cell = Arc::new(Mutex::new(Some(slot)));
         let mut flight = Flight {
             cell: cell.clone(),
@@ -218,10 +314,10 @@ impl Writer {
         let append = Append {
             session: self.session.clone(),
             fence: Some(fence),
-            guard: batch.guard,
-            events,
-            ops: batch.ops,
-            lane: batch.lane,
+            guard: write.guard,
+            events: write.events.clone(),
+            ops: write.ops.clone(),
+            lane: write.lane,
             after_commit: Some(Box::new(move |committed| {
                 memory.apply(committed);
                 if let Some(mut slot) = take_back(&cell) {
@@ -234,19 +330,19 @@ impl Writer {
         flight.answered = true;
         // Nothing to take back: the hook ran.
         let Some(mut slot) = take_back(&flight.cell) else {
-            return result.map(Some);
+            return (result, None);
         };
         match result {
-            Err(AppendError::Unknown { .. }) => match self.resolve(&mut slot).await? {
-                Some(committed) => Ok(Some(committed)),
-                None => result.map(Some),
+            // Durable without its hook, which only a store that breaks its contract does, or of unknown fate.
+            Ok(_) | Err(AppendError::Unknown { .. }) => match self.resolve(&mut slot).await {
+                Ok(Some(committed)) => (Ok(committed), None),
+                Ok(None) => (result, Some(slot)),
+                Err(error) => (Err(error), Some(slot)),
             },
             Err(error) => {
                 slot.unresolved = None;
-                Err(error)
+                (Err(error), Some(slot))
             }
-            // Durable without its hook: only a store that breaks its contract does that.
-            Ok(_) => self.resolve(&mut slot).await,
         }
     }
 

@@ -117,6 +117,32 @@ mutations! {
     HookPanicSilent = "R3-hook-panic-silent", "tenure-store conformance::a_panicking_hook_harms_nobody_and_is_told";
     /// A node that stopped by itself, and says so, is charged as one that crashed.
     ResignCharges = "R8-resign-charges", "tenure-store conformance::a_node_that_resigns_is_not_charged_and_leaves_nothing_behind";
+    /// A node whose renewal is late goes on.
+    NoSelfFence = "R7-no-self-fence", "tenure-engine fencing::an_outage_longer_than_the_lease_stops_all_work_and_is_no_crash";
+    /// The lease counts from the renewal's answer, not from before it was sent.
+    RenewalMeasuredLate = "R7-renewal-measured-late", "tenure-engine node::tests::the_lease_counts_from_before_the_renewal_was_sent";
+    /// A request is sent before its `attempt.started` is durable.
+    AttemptSentEarly = "R11-attempt-sent-early", "tenure-engine ordering::a_request_leaves_after_its_attempt_is_durable";
+    /// A tool begins before its `tool.started` is durable.
+    ToolSpawnedEarly = "R10-tool-spawned-early", "tenure-engine ordering::a_tool_begins_after_its_start_is_durable";
+    /// A tool's start is not refused after an interrupt.
+    ToolStartUnguarded = "R10-tool-start-unguarded", "tenure-engine ordering::no_tool_starts_behind_an_interrupt";
+    /// The first spawn after a takeover waits for nothing.
+    SpawnNotDelayed = "R10-spawn-not-delayed", "tenure-engine takeover::the_first_spawn_waits_for_the_old_lease_and_the_log_does_not";
+    /// Claims that name this node and that nothing works on are left alone.
+    OrphansIgnored = "R11-orphans-ignored", "tenure-engine engine::tests::an_orphaned_claim_is_adopted_and_harms_no_other_session";
+    /// Recovery ends the step and leaves its tools open.
+    RecoveryForgetsTools = "R9-recovery-forgets-tools", "tenure-engine recovery::killed_while_tools_run_and_wait";
+    /// Recovery runs calls that were recorded and not begun.
+    RecoveryRunsCalls = "R10-recovery-runs-calls", "tenure-engine takeover::a_call_that_had_not_begun_is_settled_and_not_run";
+    /// Each recovery writes a continuation of its own.
+    ContinuationNotDerived = "R9-continuation-not-derived", "tenure-engine recovery::killed_while_text_streams";
+    /// A step that waits for approvals is settled by a hand-over.
+    WaitingStepSettled = "R11-waiting-step-settled", "tenure-engine handing::a_step_that_waits_for_an_answer_is_handed_over_as_it_is";
+    /// A node learns of interrupts and losses by hints alone.
+    ClaimPollOff = "R5-claim-poll-off", "tenure-engine ordering::with_every_hint_lost_the_poll_tells";
+    /// What a node runs outlives its lease.
+    ChildrenOutliveNode = "R10-children-outlive-node", "tenure-engine fencing::an_outage_longer_than_the_lease_stops_all_work_and_is_no_crash";
 }
 
 /// The switches of one store; clones share them.

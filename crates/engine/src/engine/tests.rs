@@ -3,6 +3,7 @@
 use super::*;
 use crate::load;
 use crate::support::*;
+use std::time::Duration;
 use tenure_core::event::body::*;
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::{EventId, MessageId};

@@ -1,6 +1,6 @@
 //! May a call run? Rules first; a question becomes an event and waits for anybody's answer.
 
-use super::tools::CallTask;
+use super::tools::{Asking, CallTask};
 use crate::config::Approvals;
 use crate::error::DrainError;
 use crate::load;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
+use tenure_store::ReadError;
 use tenure_tools::permission::{
     Access, Place, Proposal, Question, Rules, Verdict, deny_headless, evaluate_at,
 };
@@ -79,23 +80,18 @@ impl CallTask {
         question: &Question,
         accesses: Vec<Access>,
     ) -> Result<Granted, DrainError> {
-        let asked = PermissionAsked {
-            message: self.message.clone(),
-            call: self.call.clone(),
-            question: format!("{}{}", question.text(), preview(&self.input())),
-            proposals: question
-                .proposals
-                .iter()
-                .filter_map(|p| serde_json::to_value(p).ok())
-                .collect(),
+        let asking = Asking::begin(&self.counts);
+        let answer = match self.known_answer() {
+            Some(Some(answer)) => Some(answer),
+            // Asked by the owner before: the question stands.
+            Some(None) => self.answer(self.cx.cursor).await?,
+            None => {
+                let head = self.put(question).await?;
+                self.answer(Some(head)).await?
+            }
         };
-        let committed = self
-            .writer
-            .append(Batch::start(vec![asked.into()], Vec::new()))
-            .await?;
-        // Not the head: an append that was found by a resolution may have the answer behind it already.
-        let after = committed.events.last().map_or(0, |event| event.seq);
-        match self.answer(after).await? {
+        asking.go_on().await;
+        match answer {
             None => Ok(Err(self.failure(
                 ToolFailure::NotExecuted,
                 "Not executed: interrupted while waiting for permission",
@@ -113,16 +109,87 @@ impl CallTask {
         }
     }
 
+    /// What the log held of the question when the session was loaded: asked and perhaps answered; none when it was
+    /// not asked.
+    fn known_answer(&self) -> Option<Option<PermissionAnswer>> {
+        let turn = self.writer.turn();
+        let call = turn.call(&self.call).filter(|call| call.asked)?;
+        Some(call.answer.clone())
+    }
+
+    /// Makes the question durable; its seq.
+    async fn put(&self, question: &Question) -> Result<u64, DrainError> {
+        let asked = PermissionAsked {
+            message: self.message.clone(),
+            call: self.call.clone(),
+            question: format!("{}{}", question.text(), preview(&self.input())),
+            proposals: question
+                .proposals
+                .iter()
+                .filter_map(|p| serde_json::to_value(p).ok())
+                .collect(),
+        };
+        let committed = self
+            .writer
+            .append(Batch::start(vec![asked.into()], Vec::new()))
+            .await?;
+        // Not the head: an append that was found by a resolution may have the answer behind it already.
+        Ok(committed.events.last().map_or(0, |event| event.seq))
+    }
+
     /// The first answer behind `after` counts, whoever gives it (R11). `None` when the call is cancelled.
-    async fn answer(&self, after: u64) -> Result<Option<PermissionAnswer>, DrainError> {
-        let store = &self.cx.shared.store;
-        let mut changes = store.watch(&self.cx.session);
+    async fn answer(&self, after: Option<u64>) -> Result<Option<PermissionAnswer>, DrainError> {
+        let shared = &self.cx.shared;
+        let mut changes = shared.store.watch(&self.cx.session);
+        // The poll for all sessions that wait: it tells when the log has grown.
+        let mut news = shared.board.watch(&self.cx.session, &self.writer.fence());
         let mut cursor = after;
         loop {
             changes.borrow_and_update();
-            let page = store.read(&self.cx.session, Some(cursor), 256).await?;
+            news.borrow_and_update();
+            let again = match self.find_answer(&mut cursor).await {
+                Ok(None) => None,
+                Ok(found) => return Ok(found),
+                Err(error @ ReadError::Unavailable { .. }) => {
+                    tracing::warn!(session = %self.cx.session, %error, "waiting for the store");
+                    Some(shared.config.env.sleep(shared.config.poll))
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let again = async {
+                match again {
+                    Some(again) => again.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Ok(None),
+                changed = changes.changed() => if changed.is_err() { return Ok(None) },
+                changed = news.changed() => if changed.is_err() {
+                    news = shared.board.watch(&self.cx.session, &self.writer.fence());
+                },
+                () = again => {}
+            }
+        }
+    }
+
+    async fn find_answer(
+        &self,
+        cursor: &mut Option<u64>,
+    ) -> Result<Option<PermissionAnswer>, ReadError> {
+        loop {
+            let page = self
+                .cx
+                .shared
+                .store
+                .read(&self.cx.session, *cursor, 256)
+                .await?;
+            if page.events.is_empty() {
+                return Ok(None);
+            }
             for event in page.events {
-                cursor = event.seq;
+                *cursor = Some(event.seq);
                 if let EventBody::PermissionAnswered(answered) = event.body
                     && answered.call == self.call
                     && answered.message == self.message
@@ -130,11 +197,8 @@ impl CallTask {
                     return Ok(Some(answered.answer));
                 }
             }
-            tokio::select! {
-                biased;
-                () = self.cancel.cancelled() => return Ok(None),
-                changed = changes.changed() => if changed.is_err() { return Ok(None) },
-                () = self.cx.shared.config.env.sleep(self.cx.shared.config.poll) => {}
+            if *cursor >= page.head {
+                return Ok(None);
             }
         }
     }

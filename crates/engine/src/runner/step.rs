@@ -1,5 +1,6 @@
 //! One step: its attempts, its tools, its one terminal.
 
+use super::tools::Rest;
 use super::{DrainEnd, Runner};
 use crate::environment::facts;
 use crate::error::DrainError;
@@ -66,6 +67,10 @@ impl Runner {
         let enter = HookOp::Enter {
             message: Some(message.clone()),
         };
+        if broken!(self.shared.config, AttemptSentEarly) {
+            let key = tenure_provider::AttemptKey(format!("{message}-1"));
+            drop(model.provider.send(encoded.clone(), &key).await);
+        }
         self.writer
             .append(Batch::start(events, vec![enter]))
             .await?;
@@ -128,11 +133,7 @@ impl Runner {
             {
                 AttemptOutcome::StepOver => return Ok(None),
                 AttemptOutcome::ExecutionOver => return Ok(Some(DrainEnd::Failed)),
-                AttemptOutcome::AwaitTools => {
-                    self.tools.wait_idle().await?;
-                    self.end_step().await?;
-                    return Ok(None);
-                }
+                AttemptOutcome::AwaitTools => return self.await_tools().await,
                 AttemptOutcome::Retry { delay_ms } => {
                     let wait = std::time::Duration::from_millis(delay_ms);
                     self.shared.config.env.sleep(wait).await;
@@ -154,6 +155,36 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Waits for the calls of a step whose stream ended well, then ends it; or, where all of them wait for answers
+    /// and this node drains, gives it away as it is (R11).
+    async fn await_tools(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        let env = self.shared.config.env.clone();
+        let let_go = self.shared.let_go.clone();
+        match self.tools.rest(&let_go).await? {
+            Rest::Idle => {
+                self.end_step().await?;
+                Ok(None)
+            }
+            Rest::AllAsk if broken!(self.shared.config, WaitingStepSettled) => {
+                self.shared.stop_now.cancel();
+                std::future::pending().await
+            }
+            Rest::AllAsk => {
+                self.tools.drop_calls(env.as_ref()).await;
+                self.hand_over_waiting().await.map(Some)
+            }
+        }
+    }
+
+    /// Goes on with an open step that was taken up as it is: its calls, and its end.
+    pub(super) async fn go_on_waiting(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        self.load_rules();
+        self.tools.begin_step();
+        self.tools
+            .launch_pending(&self.call_context(), &self.writer);
+        self.await_tools().await
     }
 
     async fn end_step(&mut self) -> Result<(), DrainError> {

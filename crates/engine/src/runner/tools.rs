@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::{CallId, MessageId, SessionId};
-use tenure_core::turn::{CallStatus, Effect};
+use tenure_core::turn::{CallStatus, Effect, TurnState};
 use tenure_provider::Secret;
 use tenure_store::{AppendError, HookOp, ProcessId};
 use tenure_tools::permission::{Place, Rules, hides};
@@ -39,6 +39,10 @@ pub(crate) struct CallContext {
     pub workspace: PathBuf,
     pub generation: u64,
     pub rules: Arc<Mutex<Rules>>,
+    /// Cancelled when calls may be spawned (R10).
+    pub clear: CancellationToken,
+    /// The log up to here is in the turn's memory as it was loaded.
+    pub cursor: Option<u64>,
     pub last_step: bool,
 }
 
@@ -49,7 +53,7 @@ pub(crate) struct ToolRunner {
     /// Ends tasks that did not.
     abort: CancellationToken,
     launched: HashSet<CallId>,
-    running: watch::Sender<usize>,
+    counts: watch::Sender<Counts>,
     concurrency: usize,
     slots: Arc<Semaphore>,
     fault_in: mpsc::UnboundedSender<DrainError>,
@@ -67,7 +71,7 @@ impl ToolRunner {
             cancel: CancellationToken::new(),
             abort: CancellationToken::new(),
             launched: HashSet::new(),
-            running: watch::Sender::new(0),
+            counts: watch::Sender::default(),
             concurrency,
             slots: Arc::new(Semaphore::new(concurrency)),
             fault_in,
@@ -98,7 +102,7 @@ impl ToolRunner {
             if !self.launched.insert(call.clone()) {
                 continue;
             }
-            self.running.send_modify(|n| *n += 1);
+            self.counts.send_modify(|counts| counts.running += 1);
             let task = CallTask {
                 cx: cx.clone(),
                 writer: writer.clone(),
@@ -108,11 +112,12 @@ impl ToolRunner {
                 input,
                 cancel: self.cancel.clone(),
                 slots: self.slots.clone(),
+                counts: self.counts.clone(),
                 todo: self.todo.clone(),
                 seen: self.seen.clone(),
             };
             let done = Done {
-                running: self.running.clone(),
+                counts: self.counts.clone(),
             };
             let (abort, fault) = (self.abort.clone(), self.fault_in.clone());
             cx.shared.config.env.spawn(Box::pin(async move {
@@ -139,16 +144,55 @@ impl ToolRunner {
 
     /// Waits until no call runs.
     pub async fn wait_idle(&mut self) -> Result<(), DrainError> {
-        let mut running = self.running.subscribe();
+        let mut counts = self.counts.subscribe();
         let idle = async {
             // The sender lives in self: this cannot fail.
-            let _ = running.wait_for(|n| *n == 0).await;
+            let _ = counts.wait_for(|counts| counts.running == 0).await;
         };
         tokio::select! {
             biased;
             fault = self.fault_out.recv() => Err(fault.unwrap_or(DrainError::Lost)),
             () = idle => Ok(()),
         }
+    }
+
+    /// Waits until no call runs, or, once `let_go`, until all that are left wait for answers: from then on none
+    /// of them begins, whatever is answered.
+    pub(super) async fn rest(&mut self, let_go: &CancellationToken) -> Result<Rest, DrainError> {
+        let mut asking = self.counts.subscribe();
+        let held = async {
+            let_go.cancelled().await;
+            loop {
+                if self.counts.send_if_modified(Counts::hold) {
+                    return;
+                }
+                // The sender lives in self: this cannot fail.
+                let _ = asking.changed().await;
+            }
+        };
+        let mut counts = self.counts.subscribe();
+        let idle = async {
+            let _ = counts.wait_for(|counts| counts.running == 0).await;
+        };
+        tokio::select! {
+            biased;
+            fault = self.fault_out.recv() => Err(fault.unwrap_or(DrainError::Lost)),
+            () = idle => Ok(Rest::Idle),
+            () = held => Ok(Rest::AllAsk),
+        }
+    }
+
+    /// Drops the calls that wait, unsettled.
+    pub async fn drop_calls(&mut self, env: &dyn crate::environment::Environment) {
+        self.abort.cancel();
+        self.begin_anew(env).await;
+    }
+
+    /// What runs is left to itself.
+    pub fn forget(&mut self) {
+        self.cancel = CancellationToken::new();
+        self.abort = CancellationToken::new();
+        self.counts = watch::Sender::default();
     }
 
     /// Stops every call: asks, waits `grace`, then drops what is left (which kills its processes).
@@ -158,26 +202,60 @@ impl ToolRunner {
         grace: std::time::Duration,
     ) {
         self.cancel.cancel();
-        let mut running = self.running.subscribe();
+        let mut counts = self.counts.subscribe();
         tokio::select! {
             biased;
-            _ = running.wait_for(|n| *n == 0) => {}
+            _ = counts.wait_for(|counts| counts.running == 0) => {}
             () = env.sleep(grace) => {}
         }
         self.abort.cancel();
+        self.begin_anew(env).await;
+    }
+
+    /// Waits for calls that were dropped, and forgets them.
+    async fn begin_anew(&mut self, env: &dyn crate::environment::Environment) {
+        let mut counts = self.counts.subscribe();
         // A tool that blocks its thread cannot be dropped; its result will find its call settled.
         tokio::select! {
             biased;
-            _ = running.wait_for(|n| *n == 0) => {}
+            _ = counts.wait_for(|counts| counts.running == 0) => {}
             () = env.sleep(BLOCKED) => tracing::warn!("a tool does not let itself be stopped"),
         }
-        self.running = watch::Sender::new(0);
+        self.counts = watch::Sender::default();
         self.cancel = CancellationToken::new();
         self.abort = CancellationToken::new();
         // A tool that could not be stopped keeps its slot, and nobody else's.
         self.slots = Arc::new(Semaphore::new(self.concurrency));
         while self.fault_out.try_recv().is_ok() {}
     }
+}
+
+/// The calls that are on their way.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    running: usize,
+    /// How many of them wait for an answer.
+    asking: usize,
+    /// No call that waits may begin any more.
+    held: bool,
+}
+
+impl Counts {
+    /// Holds the calls when all of them wait.
+    fn hold(&mut self) -> bool {
+        let all = self.running > 0 && self.running == self.asking;
+        self.held |= all;
+        all
+    }
+}
+
+/// How the calls of a step came to rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// None is left.
+    Idle,
+    /// All that are left wait for answers, and are held.
+    AllAsk,
 }
 
 impl Drop for ToolRunner {
@@ -188,12 +266,44 @@ impl Drop for ToolRunner {
 
 /// Counts a task out however it ends.
 struct Done {
-    running: watch::Sender<usize>,
+    counts: watch::Sender<Counts>,
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        self.running.send_modify(|n| *n -= 1);
+        self.counts.send_modify(|counts| counts.running -= 1);
+    }
+}
+
+/// Counts a call among those that wait for an answer.
+pub(super) struct Asking<'a> {
+    counts: &'a watch::Sender<Counts>,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn begin(counts: &'a watch::Sender<Counts>) -> Self {
+        counts.send_modify(|counts| counts.asking += 1);
+        Self { counts }
+    }
+
+    /// Goes on with an answer; for ever pending when the calls are held: then another node hears it.
+    pub(super) async fn go_on(self) {
+        let held = !self.counts.send_if_modified(|counts| {
+            let free = !counts.held;
+            // Given back by the drop below.
+            counts.asking -= usize::from(free);
+            free
+        });
+        if held {
+            std::future::pending::<()>().await;
+        }
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.counts.send_modify(|counts| counts.asking -= 1);
     }
 }
 
@@ -208,6 +318,8 @@ impl Runner {
             workspace: settings.map_or_else(PathBuf::new, |s| PathBuf::from(&s.location.directory)),
             generation: settings.map_or(0, |s| s.generation),
             rules: self.rules.clone(),
+            clear: self.quiet.token(),
+            cursor: self.state.cursor,
             last_step: self.writer.turn().step.as_ref().is_some_and(|s| s.last),
         }
     }
@@ -222,6 +334,7 @@ pub(super) struct CallTask {
     name: String,
     input: Arc<str>,
     pub(super) cancel: CancellationToken,
+    pub(super) counts: watch::Sender<Counts>,
     slots: Arc<Semaphore>,
     todo: TodoList,
     seen: SeenFiles,
@@ -275,10 +388,14 @@ impl CallTask {
             Err(refusal) => return self.settle(refusal, None).await,
         };
         let node = &self.cx.shared.node;
+        let ready = async {
+            self.cx.clear.cancelled().await;
+            node.may_go_on(&self.cx.life).await
+        };
         let go_on = tokio::select! {
             biased;
             () = self.cancel.cancelled() => false,
-            go_on = node.may_go_on(&self.cx.life) => go_on && slot.is_some(),
+            go_on = ready => go_on && slot.is_some(),
         };
         if !go_on {
             // Whoever stops the calls settles it as not begun.
@@ -286,26 +403,32 @@ impl CallTask {
         }
         // A tool that reports its process makes the start durable together with it, before it begins.
         let tool = self.cx.shared.tools.get(&self.name);
-        if !tool.is_some_and(|tool| tool.reports_spawn()) {
-            match started(
-                &self.writer,
-                &self.message,
-                &self.call,
-                self.cx.generation,
-                None,
-            )
-            .await
-            {
-                Err(AppendError::StaleAttachment { .. }) => return self.settle_stale().await,
-                started => started?,
-            }
-        }
         let tool_cx = ToolCx {
             granted: Some(granted.into()),
             ..tool_cx
         };
-        let settlement = self.execute(tool_cx, input).await;
+        let early = if broken!(self.cx.shared.config, ToolSpawnedEarly) {
+            Some(self.execute(tool_cx.clone(), input.clone()).await)
+        } else {
+            None
+        };
+        if !tool.is_some_and(|tool| tool.reports_spawn()) {
+            match self.started(None).await {
+                Err(AppendError::StaleAttachment { .. }) => return self.settle_stale().await,
+                started => started?,
+            }
+        }
+        let settlement = match early {
+            Some(settlement) => settlement,
+            None => self.execute(tool_cx, input).await,
+        };
         self.settle(settlement.body, Some(self.cx.generation)).await
+    }
+
+    /// Makes `tool.started` durable.
+    async fn started(&self, process: Option<ProcessId>) -> Result<(), AppendError> {
+        let start = Start::of(self);
+        start.record(&self.writer, process).await
     }
 
     /// A slot for a call that gave its own away; none when it is cancelled first.
@@ -378,20 +501,19 @@ impl CallTask {
     /// `tool.started` and the process become durable before the command begins, so that a successor can find
     /// it (R10).
     fn spawn_sink(&self) -> SpawnSink {
-        let (writer, message, call) =
-            (self.writer.clone(), self.message.clone(), self.call.clone());
+        let (writer, start) = (self.writer.clone(), Start::of(self));
         let (shared, life) = (self.cx.shared.clone(), self.cx.life.clone());
-        let generation = self.cx.generation;
         SpawnSink::new(move |spawned| {
             let process = ProcessId {
                 pid: spawned.pid,
                 pid_start: spawned.pid_start,
                 boot_id: spawned.boot_id,
             };
-            let (writer, message, call) = (writer.clone(), message.clone(), call.clone());
+            let (writer, start) = (writer.clone(), start.clone());
             let (shared, life) = (shared.clone(), life.clone());
             async move {
-                started(&writer, &message, &call, generation, Some(process))
+                start
+                    .record(&writer, Some(process))
                     .await
                     .map_err(|error| format!("Not executed: {error}"))?;
                 if shared.node.may_go_on(&life).await {
@@ -574,49 +696,74 @@ impl CallTask {
     }
 }
 
-/// Makes `tool.started` durable, with its process when that is known already. A process alone is recorded when
-/// the start already is.
-async fn started(
-    writer: &Writer,
-    message: &MessageId,
-    call: &CallId,
+/// The start of a call, to be made durable.
+#[derive(Clone)]
+struct Start {
+    message: MessageId,
+    call: CallId,
     generation: u64,
-    process: Option<ProcessId>,
-) -> Result<(), AppendError> {
-    let (message, call) = (message.clone(), call.clone());
-    writer
-        .append_with(move |turn| {
-            let begun = turn
-                .call(&call)
-                .is_some_and(|c| matches!(c.status, CallStatus::Started { .. }));
-            let mut events: Vec<EventBody> = Vec::new();
-            let mut ops = Vec::new();
-            if !begun {
-                events.push(
-                    ToolStarted {
-                        message: message.clone(),
-                        call: call.clone(),
-                        generation,
-                    }
-                    .into(),
-                );
-                ops.push(HookOp::EffectStart {
+    unguarded: bool,
+}
+
+impl Start {
+    fn of(task: &CallTask) -> Self {
+        Self {
+            message: task.message.clone(),
+            call: task.call.clone(),
+            generation: task.cx.generation,
+            unguarded: broken!(task.cx.shared.config, ToolStartUnguarded),
+        }
+    }
+
+    /// Makes `tool.started` durable, with its process when that is known already. A process alone is recorded when
+    /// the start already is.
+    async fn record(self, writer: &Writer, process: Option<ProcessId>) -> Result<(), AppendError> {
+        writer
+            .append_with(move |turn| Some(self.batch(turn, process)))
+            .await?;
+        Ok(())
+    }
+
+    fn batch(self, turn: &TurnState, process: Option<ProcessId>) -> Batch {
+        let Self {
+            message,
+            call,
+            generation,
+            unguarded,
+        } = self;
+        let begun = turn
+            .call(&call)
+            .is_some_and(|c| matches!(c.status, CallStatus::Started { .. }));
+        let mut events: Vec<EventBody> = Vec::new();
+        let mut ops = Vec::new();
+        if !begun {
+            events.push(
+                ToolStarted {
                     message: message.clone(),
                     call: call.clone(),
                     generation,
-                });
-            }
-            if let Some(process) = process {
-                ops.push(HookOp::EffectProcess {
-                    message,
-                    call,
-                    process,
-                });
-            }
-            Some(Batch::start(events, ops))
-        })
-        .await?;
-    Ok(())
+                }
+                .into(),
+            );
+            ops.push(HookOp::EffectStart {
+                message: message.clone(),
+                call: call.clone(),
+                generation,
+            });
+        }
+        if let Some(process) = process {
+            ops.push(HookOp::EffectProcess {
+                message,
+                call,
+                process,
+            });
+        }
+        if unguarded {
+            Batch::settle(events, ops)
+        } else {
+            Batch::start(events, ops)
+        }
+    }
 }
 
 fn cut(truncation: &Truncation) -> OutputCut {

@@ -62,12 +62,19 @@ pub enum Manner {
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub begun: Arc<AtomicUsize>,
+    working: Arc<()>,
     open: Arc<watch::Sender<bool>>,
 }
 
 impl Hold {
     pub fn release(&self) {
         self.open.send_replace(true);
+    }
+
+    /// How many runs have not ended, well or dropped.
+    pub fn at_work(&self) -> usize {
+        // This handle, and the tool's own.
+        Arc::strong_count(&self.working) - 2
     }
 
     pub fn begun(&self) -> usize {
@@ -85,6 +92,7 @@ impl Held {
     pub fn new(manner: Manner) -> (Self, Hold) {
         let hold = Hold {
             begun: Arc::default(),
+            working: Arc::default(),
             open: Arc::new(watch::Sender::new(false)),
         };
         (
@@ -108,6 +116,7 @@ impl Tool for Held {
     }
 
     async fn run(&self, cx: ToolCx, _: Value) -> Result<ToolOutput, ToolError> {
+        let _at_work = self.hold.working.clone();
         self.hold.begun.fetch_add(1, Ordering::SeqCst);
         let mut open = self.hold.open.subscribe();
         match self.manner {

@@ -373,10 +373,14 @@ impl Bed {
     }
 
     pub async fn victim_on(&self, store: &Arc<SqliteStore>) -> Victim {
+        self.victim_with(store, self.config.clone()).await
+    }
+
+    pub async fn victim_with(&self, store: &Arc<SqliteStore>, config: EngineConfig) -> Victim {
         let world = Arc::new(Mortal::default());
         let config = EngineConfig {
             env: world.clone(),
-            ..self.config.clone()
+            ..config
         };
         Victim {
             engine: self.engine_with(store, config).await,

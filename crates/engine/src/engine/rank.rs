@@ -1,0 +1,102 @@
+//! Who of several nodes takes a session first: every node comes to the same answer by itself, so that survivors
+//! share what a dead node left instead of colliding on each session, and a drain spreads what it gives away.
+
+use tenure_core::id::{Incarnation, SessionId};
+use tenure_store::NodeRow;
+
+/// A label of nodes that run only what they were asked to: nothing is left or given to them.
+pub(crate) const ASKED_ONLY: &str = "takes=asked";
+
+/// The node's weight for a session: the heaviest goes first.
+pub(crate) fn weight(session: &SessionId, node: &Incarnation) -> u64 {
+    let bytes = session.as_str().bytes().chain(node.as_str().bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // FNV leaves neighbours close together: spread them.
+    let mut mixed = hash ^ (hash >> 33);
+    mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+/// Does the node take any session, now?
+pub(crate) fn takes(node: &NodeRow) -> bool {
+    !node.draining && node.lease_ms > 0 && !node.labels.iter().any(|label| label == ASKED_ONLY)
+}
+
+/// Is `own` the first of `nodes` for the session?
+pub(crate) fn is_first<'a>(
+    session: &SessionId,
+    own: &Incarnation,
+    nodes: impl Iterator<Item = &'a NodeRow>,
+) -> bool {
+    let mine = weight(session, own);
+    !nodes
+        .filter(|node| &node.incarnation != own)
+        .any(|node| weight(session, &node.incarnation) > mine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_shared_evenly_and_each_has_one_first() {
+        let nodes: Vec<NodeRow> = (1..=3)
+            .map(|n| NodeRow {
+                incarnation: Incarnation::from_bits(n),
+                name: String::new(),
+                address: None,
+                labels: Vec::new(),
+                roots: Vec::new(),
+                draining: false,
+                pid: 1,
+                lease_ms: 1,
+                sessions: 0,
+            })
+            .collect();
+        let mut share = [0_u32; 3];
+        for n in 0..3_000 {
+            let session = SessionId::from_bits(n);
+            let firsts: Vec<usize> = (0..3)
+                .filter(|i| is_first(&session, &nodes[*i].incarnation, nodes.iter()))
+                .collect();
+            assert_eq!(firsts.len(), 1);
+            share[firsts[0]] += 1;
+        }
+        assert!(share.iter().all(|n| (850..1_150).contains(n)), "{share:?}");
+    }
+
+    #[test]
+    fn who_drains_is_silent_or_takes_only_what_it_is_asked_is_given_nothing() {
+        let node = NodeRow {
+            incarnation: Incarnation::from_bits(1),
+            name: String::new(),
+            address: None,
+            labels: vec!["gpu".to_owned()],
+            roots: Vec::new(),
+            draining: false,
+            pid: 1,
+            lease_ms: 1,
+            sessions: 0,
+        };
+        assert!(takes(&node));
+        let labels = vec![ASKED_ONLY.to_owned()];
+        for other in [
+            NodeRow {
+                labels,
+                ..node.clone()
+            },
+            NodeRow {
+                draining: true,
+                ..node.clone()
+            },
+            NodeRow {
+                lease_ms: 0,
+                ..node.clone()
+            },
+        ] {
+            assert!(!takes(&other), "{other:?}");
+        }
+    }
+}

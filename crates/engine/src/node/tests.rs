@@ -1,0 +1,172 @@
+//! The lease on a clock under the test's hand: what counts from when, and what a pause does.
+
+use super::*;
+use crate::environment::{Environment, SystemEnvironment};
+use crate::support::Bed;
+use crate::weather::{Sky, Weather};
+use futures::future::BoxFuture;
+use tenure_core::facts::IdSource;
+use tenure_store::ProcessId;
+
+/// The system's world with a boot-time clock that stands until it is moved.
+#[derive(Default)]
+struct Stepped(AtomicU64);
+
+impl IdSource for Stepped {
+    fn next_bits(&self) -> u128 {
+        SystemEnvironment.next_bits()
+    }
+}
+
+impl Environment for Stepped {
+    fn now_ms(&self) -> i64 {
+        SystemEnvironment.now_ms()
+    }
+
+    fn boot_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnvironment.random()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        SystemEnvironment.sleep(duration)
+    }
+
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        SystemEnvironment.spawn(future);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        SystemEnvironment.blocking(work)
+    }
+
+    fn end_leftover(&self, process: ProcessId) -> BoxFuture<'static, Result<(), String>> {
+        SystemEnvironment.end_leftover(process)
+    }
+
+    fn as_ids(&self) -> &dyn IdSource {
+        self
+    }
+}
+
+struct Clockwork {
+    bed: Bed,
+    env: Arc<Stepped>,
+    sky: Arc<Sky>,
+    node: Node,
+    running: watch::Sender<usize>,
+}
+
+impl Clockwork {
+    /// A node that joined at 1000 ms, with a lease of 6 s and a margin of 1.5 s.
+    async fn new() -> Self {
+        let bed = Bed::new([]);
+        let env = Arc::new(Stepped(AtomicU64::new(1_000)));
+        let (store, sky) = Weather::over(&bed.store);
+        let config = EngineConfig {
+            env: env.clone(),
+            ..bed.config.clone()
+        };
+        Self {
+            node: Node::join(store, config).await.unwrap(),
+            running: watch::Sender::new(0),
+            bed,
+            env,
+            sky,
+        }
+    }
+
+    fn at(&self, ms: u64) {
+        self.env.0.store(ms, Ordering::SeqCst);
+    }
+
+    async fn tick(&self) {
+        self.node.tick(&mut self.running.subscribe(), &|| {}).await;
+    }
+
+    /// May something start at this time?
+    fn may_start_at(&self, ms: u64) -> bool {
+        self.at(ms);
+        self.node.may_start()
+    }
+}
+
+#[tokio::test]
+async fn the_lease_counts_from_before_the_renewal_was_sent() {
+    let works = Clockwork::new().await;
+    assert!(works.may_start_at(5_499) && !works.may_start_at(5_500));
+    works.at(2_000);
+    // The answer takes two seconds.
+    let env = works.env.clone();
+    let late = move || env.0.store(4_000, Ordering::SeqCst);
+    *works.sky.renewed.lock().unwrap() = Some(Box::new(late));
+    works.tick().await;
+    assert!(works.may_start_at(6_499));
+    assert!(
+        !works.may_start_at(6_500),
+        "the store may have counted from 2000"
+    );
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_fences_only_when_the_lease_could_end() {
+    let works = Clockwork::new().await;
+    let life = works.node.life();
+    works.sky.away.store(true, Ordering::SeqCst);
+    works.at(5_499);
+    works.tick().await;
+    assert!(!life.fenced.is_cancelled());
+    // Back from a pause within its lease: nothing starts, and nothing is given up for one failure.
+    works.node.frozen.store(true, Ordering::SeqCst);
+    works.tick().await;
+    assert!(!works.node.may_start() && !life.fenced.is_cancelled());
+    works.sky.away.store(false, Ordering::SeqCst);
+    works.tick().await;
+    assert!(works.node.may_start());
+    works.sky.away.store(true, Ordering::SeqCst);
+    works.at(5_499 + 4_500);
+    works.tick().await;
+    assert!(life.fenced.is_cancelled());
+}
+
+#[tokio::test]
+async fn a_long_sleep_is_survived_by_who_was_not_declared_dead() {
+    let works = Clockwork::new().await;
+    let life = works.node.life();
+    // A closed lid, far beyond the lease: nobody was there to judge.
+    works.at(3_600_000);
+    works.node.frozen.store(true, Ordering::SeqCst);
+    assert!(!works.node.may_start());
+    works.tick().await;
+    assert!(works.node.may_start() && !life.fenced.is_cancelled());
+    assert_eq!(works.node.life().incarnation, life.incarnation);
+    // Declared dead meanwhile: a new life, and what it held is not charged.
+    works.bed.store.leave(&life.incarnation).await.unwrap();
+    works.tick().await;
+    assert!(life.fenced.is_cancelled());
+    assert_ne!(works.node.life().incarnation, life.incarnation);
+    assert!(works.node.may_start());
+}
+
+#[tokio::test]
+async fn a_new_life_begins_when_the_old_one_has_stopped() {
+    let works = Clockwork::new().await;
+    let life = works.node.life();
+    works.running.send_replace(1);
+    works.bed.store.leave(&life.incarnation).await.unwrap();
+    let mut running = works.running.subscribe();
+    let tick = works.node.tick(&mut running, &|| {});
+    tokio::pin!(tick);
+    tokio::select! {
+        biased;
+        () = &mut tick => panic!("something is still running"),
+        () = life.fenced.cancelled() => {}
+    }
+    assert_eq!(works.node.life().incarnation, life.incarnation);
+    works.running.send_replace(0);
+    tick.await;
+    assert_ne!(works.node.life().incarnation, life.incarnation);
+}
