@@ -138,7 +138,7 @@ async fn bury_absent(conn: &Conn, incarnation: &str, wall_ms: i64) -> Result<boo
         .rows(
             concat!(
                 "UPDATE @.node SET state = 2, ended_ms = $2 WHERE incarnation = $1 AND state < 2 \
-                 AND presence NOT IN ",
+                 AND presence IS NOT NULL AND presence NOT IN ",
                 held!(),
                 " RETURNING 1"
             ),
@@ -160,9 +160,9 @@ async fn look(conn: &Conn) -> Result<Vec<Seen>, Trouble> {
         .rows(
             concat!(
                 "SELECT incarnation, lease_ms, lease_until < @.lease_clock(), renewal_no, address, \
-                 coalesce(presence NOT IN ",
+                 presence IS NOT NULL AND presence NOT IN ",
                 held!(),
-                ", FALSE) FROM @.node WHERE state < 2"
+                " FROM @.node WHERE state < 2"
             ),
             &[],
         )

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenure_core::id::*;
-use tenure_store::conformance::Backend;
+use tenure_store::conformance::{Backend, World};
 use tenure_store::mutation::{Mutation, Mutations};
 use tenure_store::postgres::{Options, PostgresStore};
 use tenure_store::sqlite::Fault;
@@ -38,7 +38,7 @@ pub fn mutated(mutations: Mutations) -> Option<Box<dyn Backend>> {
             clock: Arc::<HandClock>::clone(&clock),
             mutations: mutations.clone(),
         };
-        let store = PostgresStore::open(&place(&database, schema), options).unwrap();
+        let store = PostgresStore::open(&place(database.url(), schema), options).unwrap();
         hold_clock(&database, schema);
         store
     };
@@ -52,8 +52,7 @@ pub fn mutated(mutations: Mutations) -> Option<Box<dyn Backend>> {
 }
 
 /// The URL of a store in a schema of its own.
-pub fn place(database: &Database, schema: &str) -> String {
-    let url = database.url();
+pub fn place(url: &str, schema: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
     format!("{url}{mark}schema={schema}")
 }
@@ -111,4 +110,47 @@ impl Backend for PostgresBackend {
         }
         tenure_store::follow(self.store(), session, after)
     }
+}
+
+/// A store by the real clocks, as a world of the suite for tests that mistreat its server.
+pub struct Bare(pub Arc<PostgresStore>);
+
+impl Backend for Bare {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::<PostgresStore>::clone(&self.0)
+    }
+    fn other_store(&self) -> Arc<dyn Store> {
+        self.store()
+    }
+    fn crash(&self, node: &Incarnation) {
+        self.0.crash_node(node);
+    }
+    fn advance(&self, by: Duration) {
+        std::thread::sleep(by);
+    }
+    fn fail_next_commit(&self, fault: Fault) {
+        self.0.fail_next_commit(fault);
+    }
+    fn hold_writer(&self) -> Box<dyn Send> {
+        self.0.hold_writer()
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// A node whose lease outlives any test.
+pub async fn lasting(w: &World) -> Incarnation {
+    let incarnation = Incarnation::from_bits(w.bits());
+    w.store
+        .join(NodeInfo {
+            incarnation: incarnation.clone(),
+            name: "test".to_owned(),
+            address: None,
+            serves: Default::default(),
+            lease: Duration::from_secs(3_600),
+        })
+        .await
+        .unwrap();
+    incarnation
 }

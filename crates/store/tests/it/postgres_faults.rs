@@ -1,0 +1,398 @@
+//! Lost answers, lost connections, a server that goes and comes back, a failover: nothing acknowledged is lost
+//! unnoticed, and everything goes on by itself.
+
+use crate::postgres_backend::{Bare, lasting, place};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::id::*;
+use tenure_store::conformance::World;
+use tenure_store::conformance::world::*;
+use tenure_store::postgres::{Options, PostgresStore};
+use tenure_store::*;
+use tenure_testbed::postgres::{Cluster, Database, Options as Servers, Stop, shared_or_skip};
+use tenure_testbed::proxy::{CommitFault, Flow, Proxy};
+use tenure_testbed::wait;
+
+/// A store behind a proxy, as a world of the suite.
+struct Behind {
+    w: World,
+    store: Arc<PostgresStore>,
+    proxy: Proxy,
+    database: Database,
+}
+
+fn behind() -> Option<Behind> {
+    let database = shared_or_skip()?.database().unwrap();
+    let address = database.server().address().unwrap();
+    let proxy = Proxy::before_postgres(address).unwrap();
+    let url = place(&proxy.url(database.url()), "tenure");
+    let store = PostgresStore::open(&url, Options::default()).unwrap();
+    Some(Behind {
+        w: World::new(Box::new(Bare(Arc::clone(&store)))),
+        store,
+        proxy,
+        database,
+    })
+}
+
+impl Behind {
+    /// A session whose owner wrote last: its next append needs no reading, so that its COMMIT is the next one.
+    async fn owner(&self) -> (SessionId, Owner) {
+        let (session, node) = (self.w.create().await, lasting(&self.w).await);
+        let mut owner = self.w.acquire(&session, &node).await;
+        let event = vec![self.w.renamed("first")];
+        owner
+            .append(Guard::Settling, event, Vec::new())
+            .await
+            .unwrap();
+        (session, owner)
+    }
+
+    async fn titles(&self, session: &SessionId) -> usize {
+        self.w.log(session).await.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_met_a_fault_is_resolved_by_reading_either_way() {
+    let Some(at) = behind() else { return };
+    for (fault, there) in [
+        (CommitFault::RequestLost, false),
+        (CommitFault::AnswerLost, true),
+    ] {
+        let (session, mut owner) = at.owner().await;
+        let before = at.titles(&session).await;
+        let event = at.w.renamed("perhaps");
+        let ids = [event.id.clone()];
+        let (ran, seen) = std::sync::mpsc::channel();
+        let mut append = owner.fenced(Guard::Settling, vec![event], Vec::new());
+        append.after_commit = Some(Box::new(move |committed| {
+            let _ = ran.send(committed.head);
+        }));
+        at.proxy.at_next_commit(fault);
+        let unknown = at.store.append(append).await.unwrap_err();
+        assert!(
+            matches!(unknown, AppendError::Unknown { .. }),
+            "{unknown:?}"
+        );
+        at.proxy.commit_met(wait::PATIENCE).unwrap();
+        assert!(seen.try_recv().is_err(), "nobody knows yet");
+        let found = at.store.resolve(&session, &owner.fence, &ids).await;
+        let found = found.unwrap();
+        assert_eq!(found.is_some(), there, "{fault:?}");
+        assert_eq!(seen.try_iter().count(), usize::from(there), "{fault:?}");
+        assert_eq!(at.titles(&session).await, before + usize::from(there));
+        owner.resolved(found.as_ref());
+        let on = vec![at.w.renamed("on")];
+        owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_arrives_late_finds_its_fence_gone() {
+    let Some(at) = behind() else { return };
+    let (session, mut owner) = at.owner().await;
+    let before = at.titles(&session).await;
+    let event = at.w.renamed("ghost");
+    let ids = [event.id.clone()];
+    at.proxy.at_next_commit(CommitFault::WholeLate);
+    let lost = owner.fenced(Guard::Settling, vec![event], Vec::new());
+    assert!(at.store.append(lost).await.is_err());
+    at.proxy.commit_met(wait::PATIENCE).unwrap();
+    let found = at.store.resolve(&session, &owner.fence, &ids).await;
+    assert!(found.unwrap().is_none());
+    owner.resolved(None);
+    at.proxy.deliver_late().unwrap();
+    let on = vec![at.w.renamed("on")];
+    owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+    assert_eq!(
+        at.titles(&session).await,
+        before + 1,
+        "the ghost wrote nothing"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_connections_are_made_again() {
+    let Some(at) = behind() else { return };
+    let (session, mut owner) = at.owner().await;
+    for round in 0..3 {
+        at.proxy.cut();
+        // Whatever was cut is read again or made anew: a reader is not even told.
+        let page = at.store.read(&session, None, 10).await.unwrap();
+        assert!(!page.events.is_empty());
+        let event = at.w.renamed(&round.to_string());
+        let ids = [event.id.clone()];
+        let again = vec![event.clone()];
+        match owner.append(Guard::Settling, vec![event], Vec::new()).await {
+            Ok(_) => {}
+            Err(AppendError::Unknown { .. }) => {
+                let found = at.store.resolve(&session, &owner.fence, &ids).await;
+                let found = found.unwrap();
+                owner.resolved(found.as_ref());
+                if found.is_none() {
+                    owner
+                        .append(Guard::Settling, again, Vec::new())
+                        .await
+                        .unwrap();
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(at.titles(&session).await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_said_soon_and_found_again() {
+    let Some(at) = behind() else { return };
+    let (session, mut owner) = at.owner().await;
+    let node = owner.fence.owner.clone();
+    at.proxy.die().unwrap();
+    let began = Instant::now();
+    let refused = at.store.append(Append::unfenced(
+        session.clone(),
+        vec![at.w.renamed("away")],
+    ));
+    let refused = refused.await.unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            AppendError::Unavailable { .. } | AppendError::Unknown { .. }
+        ),
+        "{refused:?}"
+    );
+    let read = at.store.read(&session, None, 10).await.unwrap_err();
+    assert!(matches!(read, ReadError::Unavailable { .. }), "{read:?}");
+    let renewed = at.store.renew(&node).await.unwrap_err();
+    assert!(
+        matches!(renewed, NodeError::Unavailable { .. }),
+        "{renewed:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(20), "{began:?}");
+    at.proxy.heal().unwrap();
+    assert_eq!(at.store.renew(&node).await.unwrap(), Renewal::Renewed);
+    let on = vec![at.w.renamed("back")];
+    owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_that_swallows_everything_is_noticed() {
+    let Some(at) = behind() else { return };
+    let (session, mut owner) = at.owner().await;
+    let event = at.w.renamed("into the dark");
+    let ids = [event.id.clone()];
+    at.proxy.flows(Flow::Swallow);
+    let lost = owner.append(Guard::Settling, vec![event], Vec::new());
+    let unknown = tokio::time::timeout(Duration::from_secs(40), lost).await;
+    let unknown = unknown.unwrap().unwrap_err();
+    assert!(
+        matches!(unknown, AppendError::Unknown { .. }),
+        "{unknown:?}"
+    );
+    at.proxy.heal().unwrap();
+    let found = at.store.resolve(&session, &owner.fence, &ids).await;
+    assert!(found.unwrap().is_none(), "it never arrived");
+    owner.resolved(None);
+    let on = vec![at.w.renamed("on")];
+    owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stuck_lock_harms_its_own_session_only() {
+    let Some(at) = behind() else { return };
+    let (stuck, free) = (at.w.create().await, at.w.create().await);
+    // Somebody's transaction that holds a head row and does not move.
+    let holder = at.database.server().url_of(at.database.name());
+    let (client, connection) = tokio_postgres::connect(&holder, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let lock = format!("BEGIN; SELECT 1 FROM tenure.session WHERE id = '{stuck}' FOR UPDATE");
+    client.batch_execute(&lock).await.unwrap();
+    let hold = at.store.hold_writer();
+    let append = |session: &SessionId| {
+        let append = Append::unfenced(session.clone(), vec![at.w.renamed("x")]);
+        let store = Arc::clone(&at.store);
+        tokio::spawn(async move { store.append(append).await })
+    };
+    let waiting = [append(&stuck), append(&free)];
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(hold);
+    let [refused, written] = waiting;
+    assert_eq!(written.await.unwrap().unwrap().head, 1);
+    let refused = refused.await.unwrap().unwrap_err();
+    assert!(
+        matches!(&refused, AppendError::Unavailable { reason } if reason.contains("locked")),
+        "{refused:?}"
+    );
+    client.batch_execute("ROLLBACK").await.unwrap();
+    at.w.write(&stuck, at.w.renamed("y")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_and_interrupts_wait_for_no_batch() {
+    let Some(at) = behind() else { return };
+    let (session, owner) = at.owner().await;
+    let hold = at.store.hold_writer();
+    let mut waiting = Vec::new();
+    for n in 0..50 {
+        let append = Append::unfenced(session.clone(), vec![at.w.renamed(&n.to_string())]);
+        let store = Arc::clone(&at.store);
+        waiting.push(tokio::spawn(async move { store.append(append).await }));
+    }
+    let renewed = at.store.renew(&owner.fence.owner).await.unwrap();
+    assert_eq!(renewed, Renewal::Renewed);
+    let interrupted = at.store.interrupt(Interrupt {
+        session: session.clone(),
+        interrupt: InterruptId::from_bits(at.w.bits()),
+        execution: None,
+        by: "test".to_owned(),
+        now_ms: 1,
+    });
+    assert!(matches!(
+        interrupted.await.unwrap(),
+        Interrupted::Accepted { .. }
+    ));
+    drop(hold);
+    for append in waiting {
+        append.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn real_a_server_that_restarts_loses_nothing_it_acknowledged() {
+    if shared_or_skip().is_none() {
+        return;
+    }
+    let cluster = Cluster::start(&Servers::disposable()).unwrap();
+    let database = cluster.database().unwrap();
+    let url = place(database.url(), "tenure");
+    let store = PostgresStore::open(&url, Options::default()).unwrap();
+    let w = World::new(Box::new(Bare(Arc::clone(&store))));
+    let session = w.create().await;
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = {
+        let (store, session) = (Arc::clone(&store), session.clone());
+        let events: Vec<_> = (0..100_000).map(|n| w.renamed(&n.to_string())).collect();
+        tokio::spawn(async move {
+            let mut acknowledged = Vec::new();
+            for event in events {
+                let id = event.id.clone();
+                // The same event again is the same event: that is how an admission rides an outage out.
+                loop {
+                    let append = Append::unfenced(session.clone(), vec![event.clone()]);
+                    match store.append(append).await {
+                        Ok(_) => break,
+                        Err(AppendError::Unavailable { .. } | AppendError::Unknown { .. }) => {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        Err(other) => panic!("{other:?}"),
+                    }
+                }
+                acknowledged.push(id);
+                if stopped.try_recv().is_ok() {
+                    break;
+                }
+            }
+            acknowledged
+        })
+    };
+    for how in [Stop::Fast, Stop::Immediate] {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::task::block_in_place(|| cluster.restart(how)).unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stop.send(()).unwrap();
+    let acknowledged = writer.await.unwrap();
+    let log = w.log(&session).await;
+    let stored: Vec<_> = log[1..].iter().map(|event| event.id.clone()).collect();
+    assert_eq!(stored, acknowledged, "each once, in order");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
+    if shared_or_skip().is_none() {
+        return;
+    }
+    let primary = Cluster::start(&Servers::disposable()).unwrap();
+    let database = primary.database().unwrap();
+    let proxy = Proxy::before_postgres(primary.address()).unwrap();
+    let url = place(&proxy.url(database.url()), "tenure");
+    let store = PostgresStore::open(&url, Options::default()).unwrap();
+    let w = World::new(Box::new(Bare(Arc::clone(&store))));
+    let (kept, lost) = (w.create().await, w.create().await);
+    let node = lasting(&w).await;
+    let mut first = w.acquire(&kept, &node).await;
+    let mut second = w.acquire(&lost, &node).await;
+    for owner in [&mut first, &mut second] {
+        let event = vec![w.renamed("both have it")];
+        owner
+            .append(Guard::Settling, event, Vec::new())
+            .await
+            .unwrap();
+    }
+    let standby = tokio::task::block_in_place(|| primary.standby()).unwrap();
+    tokio::task::block_in_place(|| {
+        standby.catch_up(&primary).unwrap();
+        // A standby is refused as a store.
+        let refused = PostgresStore::open(
+            &place(&standby.server().url_of(database.name()), "tenure"),
+            Options::default(),
+        );
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, OpenError::Standby { .. }), "{refused}");
+        standby.hold_back().unwrap();
+    });
+    let event = vec![w.renamed("only the primary has it")];
+    second
+        .append(Guard::Settling, event, Vec::new())
+        .await
+        .unwrap();
+    let promoted = tokio::task::block_in_place(|| {
+        primary.stop(Stop::Immediate).unwrap();
+        let promoted = standby.promote().unwrap();
+        proxy.retarget(promoted.address());
+        proxy.cut();
+        promoted
+    });
+    // The other session was not touched by it, and goes on.
+    let mut event = w.renamed("on");
+    loop {
+        let again = event.clone();
+        match first.append(Guard::Settling, vec![event], Vec::new()).await {
+            Ok(_) => break,
+            Err(AppendError::Unavailable { .. }) => {}
+            Err(AppendError::Unknown { .. }) => {
+                let ids = [again.id.clone()];
+                let found = store.resolve(&kept, &first.fence, &ids).await.unwrap();
+                first.resolved(found.as_ref());
+                if found.is_some() {
+                    break;
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        event = again;
+    }
+    let stops = vec![w.renamed("on a log that lost an event")];
+    let refused = second.append(Guard::Settling, stops, Vec::new()).await;
+    assert_eq!(
+        refused.unwrap_err(),
+        AppendError::StaleClaim {
+            session: lost.clone()
+        }
+    );
+    let health = store.health().await.unwrap();
+    assert_eq!(health.problems.len(), 1, "{:?}", health.problems);
+    assert!(
+        health.problems[0].contains(lost.as_str()),
+        "{:?}",
+        health.problems
+    );
+    // Its owner takes it up again from what there is.
+    let adopted = store.adopt(&lost, &node).await.unwrap();
+    assert!(matches!(adopted, Acquire::Acquired(_)), "{adopted:?}");
+    drop(promoted);
+}
