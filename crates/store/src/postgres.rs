@@ -158,8 +158,8 @@ impl Shared {
     }
 
     /// A writer's connection, to a server that writes, with what a failover lost found out.
-    async fn connect_writer(&self, purpose: Use) -> Result<Conn, String> {
-        let conn = self.maker.connect(purpose, &self.name()).await;
+    async fn connect_writer(&self, purpose: Use, name: &str) -> Result<Conn, String> {
+        let conn = self.maker.connect(purpose, name).await;
         let conn = conn.map_err(|error| error.to_string())?;
         let rewound = self.owned.compare(&conn, &self.cache).await;
         let rewound = rewound.map_err(|trouble| trouble.words())?;

@@ -47,6 +47,12 @@ impl Use {
             "SET {local}statement_timeout = '{statement}'; SET {local}lock_timeout = '{lock}'; \
              SET {local}idle_in_transaction_session_timeout = '1s'; SET {local}jit = off; "
         );
+        if local.is_empty() {
+            // So that the server, too, lets go soon of a client whose machine is gone, and of its locks.
+            text.push_str(
+                "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; ",
+            );
+        }
         if self == Self::Write || self == Self::Control {
             // Plans are made once, when tables may still be empty, and must be right when they are large: rows are found
             // by an index, never by a scan, and batches are joined by hashing. Where a row is looked up for each of
@@ -117,6 +123,10 @@ impl Maker {
                             let _ = heard.send(notification);
                         }
                     }
+                    // For example that a commit is not yet on the synchronous standby.
+                    Ok(AsyncMessage::Notice(notice)) if notice.severity() == "WARNING" => {
+                        tracing::warn!(warning = notice.message(), "the server warns");
+                    }
                     Ok(AsyncMessage::Notice(notice)) => {
                         tracing::debug!(notice = notice.message(), "the server says");
                     }
@@ -171,7 +181,19 @@ impl Conn {
 
     /// Several statements without values or rows.
     pub(super) async fn batch(&self, sql: &str) -> Result<(), Trouble> {
-        answered(self.client.batch_execute(&self.dialect.fill(sql)), ANSWER).await
+        answered(self.client.batch_execute(sql), ANSWER).await
+    }
+
+    /// Under which name others find this connection on the server.
+    pub(super) async fn rename(&self, name: &str) -> Result<(), Trouble> {
+        // A setting of the session: not for one that is shared with others.
+        if self.pooled {
+            return Ok(());
+        }
+        let params = super::sql::params![TEXT: name];
+        self.rows("SELECT set_config('application_name', $1, false)", params)
+            .await?;
+        Ok(())
     }
 
     /// As [`Conn::batch`], for what may take minutes.

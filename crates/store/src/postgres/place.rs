@@ -3,7 +3,7 @@
 use crate::error::OpenError;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// How long a connection may take to be made.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);
@@ -90,6 +90,10 @@ impl Place {
         }
         if config.get_dbname().is_none_or(str::is_empty) {
             return Err(bad("it names no database: add `/name` behind the host"));
+        }
+        // Of several hosts, the one that writes: that is what several are named for.
+        if config.get_hosts().len() > 1 {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         config
             .ssl_mode(ssl)
@@ -258,6 +262,14 @@ mod tests {
             without_password("postgres://a:b@c/d"),
             "postgres://a@c:5432/d"
         );
+    }
+
+    #[test]
+    fn of_several_hosts_the_one_that_writes_is_taken() {
+        let place = Place::parse("postgres://me@a,b:5433/d").unwrap();
+        assert_eq!(place.shown, "postgres://me@a:5432,b:5433/d");
+        let wanted = place.config.get_target_session_attrs();
+        assert_eq!(wanted, TargetSessionAttrs::ReadWrite);
     }
 
     #[test]

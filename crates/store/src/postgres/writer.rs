@@ -84,6 +84,8 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     role: Role,
     conn: Option<Conn>,
+    /// The connection's name on the server.
+    named: String,
     failed: Option<Instant>,
     /// Lease clock minus own clock, as last seen.
     lease_offset: i64,
@@ -96,6 +98,7 @@ impl Writer {
             shared,
             role,
             conn: None,
+            named: String::new(),
             failed: None,
             lease_offset: 0,
             jitter: u64::from(std::process::id()) << 16 | 1,
@@ -486,14 +489,24 @@ impl Writer {
         if self.conn.as_ref().is_some_and(Conn::is_closed) {
             self.conn = None;
         }
-        if self.conn.is_some() {
-            return Ok(());
+        let name = self.shared.name();
+        if let Some(conn) = &self.conn {
+            if self.named == name {
+                return Ok(());
+            }
+            // Whoever finds this process's node dead finds its connections by its name.
+            if conn.rename(&name).await.is_ok() {
+                self.named = name;
+                return Ok(());
+            }
+            self.conn = None;
         }
         if let Some(failed) = self.failed {
             tokio::time::sleep(BACK_OFF.saturating_sub(failed.elapsed())).await;
         }
-        match self.shared.connect_writer(self.role.purpose).await {
+        match self.shared.connect_writer(self.role.purpose, &name).await {
             Ok(conn) => {
+                self.named = name;
                 self.failed = None;
                 self.conn = Some(conn);
                 Ok(())

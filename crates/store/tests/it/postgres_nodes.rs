@@ -216,6 +216,20 @@ async fn what_a_dead_node_left_on_the_server_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nodes_connections_bear_its_name() {
+    let Some(at) = two() else { return };
+    let session = at.one.create().await;
+    let node = lasting(&at.one).await;
+    at.one.write(&session, at.one.renamed("x")).await;
+    // Its presence, and the connection it writes by, which was there before it joined.
+    let named = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure/{node}' \
+         AND datname = current_database()"
+    );
+    assert_eq!(at.database.value(&named).unwrap().as_deref(), Some("2"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_secret_is_one_for_all_and_long() {
     let Some(at) = two() else { return };
     let secret = at.first.cluster_secret().await.unwrap().unwrap();
