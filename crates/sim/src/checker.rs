@@ -95,7 +95,7 @@ pub fn check(events: &[Event]) -> Vec<Finding> {
     let mut turns = turns::Turns::default();
     for event in events {
         out.seq = event.seq;
-        order.on(event, turns.is_open(), &mut out);
+        order.on(event, turns.needs_recovery(), &mut out);
         inputs.on(event, &mut out);
         cancel.on(event, turns.execution(), &mut out);
         turns.on(event, &mut out);

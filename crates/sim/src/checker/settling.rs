@@ -28,6 +28,11 @@ impl Call {
     pub(super) fn is_settled(&self) -> bool {
         self.stage == Stage::Settled
     }
+
+    /// Settled, or called and not begun.
+    pub(super) fn waits(&self) -> bool {
+        self.is_settled() || (self.stage == Stage::Called && !self.hosted)
+    }
 }
 
 impl Step {

@@ -47,11 +47,27 @@ impl Turns {
         self.step.is_some() || self.compaction.is_some()
     }
 
+    /// Something is open that only a recovery may touch under a new epoch. A step whose stream has ended and whose
+    /// calls have not begun may be handed over as it is (R11).
+    pub(super) fn needs_recovery(&self) -> bool {
+        self.compaction.is_some() || self.step.as_ref().is_some_and(|step| !step.waits())
+    }
+
     pub(super) fn execution(&self) -> Option<&ExecutionId> {
         self.execution.as_ref()
     }
 
     pub(super) fn on(&mut self, event: &Event, out: &mut Findings) {
+        let recovery = matches!(event.body, EventBody::RecoveryStarted(_));
+        if let Some(step) = &mut self.step
+            && event.epoch > step.epoch
+            && !recovery
+            && !step.recovering
+            && step.waits()
+        {
+            // Handed over as it is: its new owner goes on with it.
+            step.epoch = event.epoch;
+        }
         match &event.body {
             EventBody::ExecutionStarted(e) => self.execution_started(&e.execution, out),
             EventBody::ExecutionSucceeded(e) => self.execution_over(&e.execution, out),
@@ -234,6 +250,11 @@ impl Turns {
 }
 
 impl Step {
+    /// Its stream has ended, and what is left of it has not begun.
+    fn waits(&self) -> bool {
+        self.attempts > 0 && self.attempt.is_none() && self.calls.values().all(Call::waits)
+    }
+
     fn attempt_started(&mut self, attempt: u32, out: &mut Findings) {
         let message = &self.message;
         out.unless(attempt == self.attempts + 1, Promise::HonestEffects, || {
