@@ -15,5 +15,6 @@ mod postgres_faults;
 mod postgres_mutants;
 mod postgres_nodes;
 mod postgres_places;
+mod postgres_scale;
 mod processes;
 mod sqlite_backend;
