@@ -639,12 +639,16 @@ const LOCK_NODES: &str =
     "SELECT 1 FROM @.node WHERE incarnation = ANY($1) ORDER BY incarnation FOR SHARE";
 const LOCK_HEADS: &str = "SELECT 1 FROM @.session WHERE sid = ANY($1) ORDER BY sid FOR UPDATE";
 
-/// Sends the batch and its COMMIT. `fault` goes wrong on purpose.
+/// What a batch waits for a lock that made an earlier one fail.
+const HURRIED: &str = "; SET LOCAL lock_timeout = '150ms'";
+
+/// Sends the batch and its COMMIT. `fault` goes wrong on purpose. `hurried`: somebody holds a lock and does not move.
 pub(super) async fn flush(
     conn: &Conn,
     purpose: Use,
     batch: &Batch,
     fault: Option<Fault>,
+    hurried: bool,
 ) -> Result<Won, Broken> {
     let values: Vec<Param<'_>> = batch
         .values
@@ -659,10 +663,13 @@ pub(super) async fn flush(
         conn.ready_of(&batch.text, &values).await
     };
     ready.await.map_err(not_begun)?;
-    let begin = match conn.is_pooled() {
+    let mut begin = match conn.is_pooled() {
         true => format!("BEGIN; {}", purpose.limits(true)),
         false => "BEGIN".to_owned(),
     };
+    if hurried {
+        begin.push_str(HURRIED);
+    }
     let end = match fault {
         Some(Fault::CommitLost) => "ROLLBACK",
         _ => "COMMIT",

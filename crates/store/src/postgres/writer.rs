@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::id::{EventId, SessionId};
+use tokio_postgres::error::SqlState;
 
 /// How often a session is tried again because others wrote it meanwhile.
 const TRIES: u32 = 60;
@@ -24,6 +25,8 @@ const TRIES: u32 = 60;
 const PATIENT: u32 = 5;
 /// Between attempts to reach a server that cannot be reached.
 const BACK_OFF: Duration = Duration::from_millis(250);
+/// How long a session whose lock somebody held is written apart from the others.
+const APART: Duration = Duration::from_secs(10);
 /// How long it watches the line after a shared commit, for those just answered to come back.
 const GATHER: Duration = Duration::from_micros(150);
 
@@ -87,6 +90,8 @@ pub(super) struct Writer {
     /// The connection's name on the server.
     named: String,
     failed: Option<Instant>,
+    /// Sessions whose rows somebody held and did not let go, and since when that is known.
+    stuck: HashMap<SessionId, Instant>,
     /// Lease clock minus own clock, as last seen.
     lease_offset: i64,
     jitter: u64,
@@ -100,6 +105,7 @@ impl Writer {
             conn: None,
             named: String::new(),
             failed: None,
+            stuck: HashMap::new(),
             lease_offset: 0,
             jitter: u64::from(std::process::id()) << 16 | 1,
         }
@@ -123,7 +129,20 @@ impl Writer {
     }
 
     async fn batch(&mut self, jobs: Vec<Work>) {
-        let mut groups = group(jobs);
+        self.stuck.retain(|_, since| since.elapsed() < APART);
+        let (apart, groups) = group(jobs)
+            .into_iter()
+            .partition(|group| self.stuck.contains_key(&group.session));
+        self.groups(groups).await;
+        // Each by itself and not for long: what holds them holds nobody else.
+        let apart: Vec<Group> = apart;
+        for group in apart {
+            self.groups(vec![group]).await;
+        }
+    }
+
+    /// Tries until every one of them was told.
+    async fn groups(&mut self, mut groups: Vec<Group>) {
         while !groups.is_empty() {
             let patient = groups.iter().any(|group| group.tries >= PATIENT);
             if patient {
@@ -343,6 +362,7 @@ impl Writer {
                     let sid = draft.session.head.as_ref().map(|head| head.sid);
                     match sid.and_then(|sid| won.get(&sid)) {
                         Some(activity) => {
+                            self.stuck.remove(&group.session);
                             self.remember(&draft, *activity);
                             done.push(Ready { group, draft });
                         }
@@ -376,10 +396,11 @@ impl Writer {
             true => self.shared.take_fault(),
             false => None,
         };
+        let hurried = sessions.iter().any(|id| self.stuck.contains_key(id));
         if self.role.hooks {
             self.shared.gate.close(sessions.into_iter());
         }
-        flush(conn, self.role.purpose, &batch, fault).await
+        flush(conn, self.role.purpose, &batch, fault, hurried).await
     }
 
     /// Keeps what was written, for the next write.
@@ -441,6 +462,10 @@ impl Writer {
         let failure = match broken {
             Broken::Aborted(trouble) => {
                 let jobs: usize = groups.iter().map(|group| group.jobs.len()).sum();
+                if trouble.is(&SqlState::LOCK_NOT_AVAILABLE) {
+                    let held = groups.iter().map(|group| group.session.clone());
+                    self.stuck.extend(held.map(|id| (id, Instant::now())));
+                }
                 if jobs > 1 {
                     // R12: what made it fail may be one of them; the others must not pay.
                     for job in groups.into_iter().flat_map(|group| group.jobs) {

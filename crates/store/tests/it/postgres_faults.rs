@@ -226,6 +226,19 @@ async fn a_stuck_lock_harms_its_own_session_only() {
         matches!(&refused, AppendError::Unavailable { reason } if reason.contains("locked")),
         "{refused:?}"
     );
+    // Known to be held, it keeps the others waiting no longer.
+    let began = Instant::now();
+    for _ in 0..5 {
+        let waiting = [append(&stuck), append(&free)];
+        let [refused, written] = waiting;
+        assert!(refused.await.unwrap().is_err());
+        assert!(written.await.unwrap().is_ok());
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     client.batch_execute("ROLLBACK").await.unwrap();
     at.w.write(&stuck, at.w.renamed("y")).await;
 }
