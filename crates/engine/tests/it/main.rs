@@ -22,4 +22,5 @@ mod recovery;
 mod silence;
 mod support;
 mod takeover;
+mod waiting;
 mod weather;
