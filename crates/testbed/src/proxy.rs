@@ -107,6 +107,12 @@ impl Proxy {
         });
     }
 
+    /// What happens to the server's bytes on connections that have sent LISTEN, while other answers pass. Needs
+    /// [`Proxy::before_postgres`].
+    pub fn listeners(&self, flow: Flow) {
+        self.shared.change(|plan| plan.listeners = flow);
+    }
+
     /// Cuts every open connection, with a reset on both sides.
     pub fn cut(&self) {
         self.shared.change(|plan| plan.cuts += 1);
@@ -129,6 +135,7 @@ impl Proxy {
     pub fn heal(&self) -> Result<(), Error> {
         self.shared.disarm();
         self.flows(Flow::Pass);
+        self.listeners(Flow::Pass);
         self.door(Door::Open)
     }
 

@@ -60,7 +60,7 @@ pub struct Fleet {
     sessions: BTreeMap<SessionId, PathBuf>,
     acknowledged: Vec<(SessionId, MessageId)>,
     /// Kept for its end: the database is given back when nobody uses it any more.
-    _ground: Ground,
+    ground: Ground,
     folder: tempfile::TempDir,
     mark: String,
 }
@@ -124,7 +124,7 @@ impl Fleet {
             client,
             sessions: BTreeMap::new(),
             acknowledged: Vec::new(),
-            _ground: setup.ground,
+            ground: setup.ground,
             folder,
             mark,
         })
@@ -163,6 +163,17 @@ impl Fleet {
     /// One node. An index out of range panics, as with a slice.
     pub fn node(&mut self, index: usize) -> &mut Node {
         &mut self.nodes[index]
+    }
+
+    /// One more node, a copy of `index` in everything: name, folder, configuration, proxy's target. It does not run yet.
+    ///
+    /// # Errors
+    /// No proxy can be had.
+    pub fn clone_node(&mut self, index: usize) -> Result<usize> {
+        let proxy = self.ground.proxy()?;
+        let twin = self.nodes[index].twin(proxy)?;
+        self.nodes.push(twin);
+        Ok(self.nodes.len() - 1)
     }
 
     /// Starts a node and waits until the store knows it.
@@ -344,14 +355,36 @@ impl Fleet {
             };
             if Instant::now() > deadline {
                 bail!(
-                    "{} sessions are busy after {limit:?}, {}: {:?}",
+                    "{} sessions are busy after {limit:?}, {}: {:?}\n{}",
                     busy.count() + 1,
                     one.id,
-                    one.state
+                    one.state,
+                    self.account().await
                 );
             }
             tokio::time::sleep(LOOK * 5).await;
         }
+    }
+
+    /// What the store knows of the nodes, and what each has said last: for messages.
+    pub async fn account(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        match self.store().nodes().await {
+            Ok(rows) => rows.iter().for_each(|row| {
+                let _ = writeln!(text, "{row:?}");
+            }),
+            Err(error) => {
+                let _ = writeln!(text, "the nodes cannot be read: {error}");
+            }
+        }
+        for node in &self.nodes {
+            let _ = writeln!(text, "{} (pid {:?}) said:", node.name(), node.pid());
+            for line in node.said().iter().rev().take(15).rev() {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        text
     }
 
     /// A session's whole log.

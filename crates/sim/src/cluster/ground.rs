@@ -1,9 +1,11 @@
 //! The store that the nodes share, and how the harness and each node reach it.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tenure_store::postgres::{self, PostgresStore};
 use tenure_store::{OpenOptions, SqliteStore, Store};
+use tenure_testbed::pgbouncer::Pooler;
 use tenure_testbed::postgres::Database;
 use tenure_testbed::proxy::Proxy;
 
@@ -12,14 +14,31 @@ use tenure_testbed::proxy::Proxy;
 pub enum Ground {
     /// One file, all nodes on this machine.
     Sqlite,
-    /// One database; each node reaches it through a fault proxy of its own.
-    Postgres(Box<Database>),
+    /// One database; each node reaches it through a fault proxy of its own, and the proxies through a pooler if there
+    /// is one.
+    Postgres {
+        /// The database.
+        database: Box<Database>,
+        /// What stands before its server.
+        pooler: Option<Pooler>,
+    },
 }
 
 impl Ground {
     /// A database of a server that tests share, or of one that the test itself mistreats.
     pub fn postgres(database: Database) -> Self {
-        Ground::Postgres(Box::new(database))
+        Ground::Postgres {
+            database: Box::new(database),
+            pooler: None,
+        }
+    }
+
+    /// The same behind a pooler. The harness itself does without it.
+    pub fn pooled(database: Database, pooler: Pooler) -> Self {
+        Ground::Postgres {
+            database: Box::new(database),
+            pooler: Some(pooler),
+        }
     }
 
     /// The file of a store in `folder`.
@@ -34,7 +53,11 @@ impl Ground {
                 let store = SqliteStore::open(&Self::file(folder), OpenOptions::default())?;
                 Ok(store)
             }
-            Ground::Postgres(_) => bail!("the store does not speak PostgreSQL yet"),
+            Ground::Postgres { database, .. } => {
+                let url = database.url().to_owned();
+                let opening = move || PostgresStore::open(&url, postgres::Options::default());
+                Ok(tokio::task::spawn_blocking(opening).await??)
+            }
         }
     }
 
@@ -42,8 +65,11 @@ impl Ground {
     pub(super) fn proxy(&self) -> Result<Option<Proxy>> {
         match self {
             Ground::Sqlite => Ok(None),
-            Ground::Postgres(database) => {
-                let target = database.server().address()?;
+            Ground::Postgres { database, pooler } => {
+                let target = match pooler {
+                    Some(pooler) => pooler.address(),
+                    None => database.server().address()?,
+                };
                 Ok(Some(Proxy::before_postgres(target)?))
             }
         }
@@ -53,7 +79,7 @@ impl Ground {
     pub(super) fn url(&self, folder: &Path, proxy: Option<&Proxy>) -> String {
         match self {
             Ground::Sqlite => format!("sqlite:{}", Self::file(folder).display()),
-            Ground::Postgres(database) => match proxy {
+            Ground::Postgres { database, .. } => match proxy {
                 Some(proxy) => proxy.url(database.url()),
                 None => database.url().to_owned(),
             },

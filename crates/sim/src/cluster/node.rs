@@ -49,6 +49,29 @@ impl Node {
         })
     }
 
+    /// A node that cannot be told from this one, but by its connection.
+    pub(super) fn twin(&self, proxy: Option<Proxy>) -> Result<Self> {
+        let mut environment = self.environment.clone();
+        if let (Some(own), Some(proxy)) = (&self.proxy, &proxy) {
+            let text = std::fs::read_to_string(self.folder.join("tenure.toml"))?;
+            let store = text
+                .lines()
+                .find_map(|line| line.strip_prefix("store = \"")?.strip_suffix('"'))
+                .context("the configuration names a store")?;
+            debug_assert!(store.contains(&own.address().to_string()));
+            environment.push(("TENURE_STORE".to_owned(), proxy.url(store)));
+        }
+        Ok(Self {
+            common: self.common.clone(),
+            name: self.name.clone(),
+            folder: self.folder.clone(),
+            proxy,
+            running: None,
+            arguments: self.arguments.clone(),
+            environment,
+        })
+    }
+
     /// Its name, as in its folder.
     pub fn name(&self) -> &str {
         &self.name
@@ -67,6 +90,21 @@ impl Node {
         self.proxy
             .as_ref()
             .with_context(|| format!("{} has no proxy: its store is a file", self.name))
+    }
+
+    /// Shifts its wall clock by so many seconds, from the next start on; durations stay true.
+    ///
+    /// # Errors
+    /// libfaketime is not installed.
+    pub fn with_clock(&mut self, seconds: i64) -> Result<&mut Self> {
+        let mut shifted = Command::new("shifted");
+        tenure_testbed::faketime::shift(&mut shifted, seconds)?;
+        for (name, value) in shifted.get_envs() {
+            let value = value.unwrap_or_default().to_string_lossy().into_owned();
+            self.environment
+                .push((name.to_string_lossy().into_owned(), value));
+        }
+        Ok(self)
     }
 
     /// More arguments for `tenure node`, from the next start on.
@@ -143,6 +181,14 @@ impl Node {
         self.running
             .as_mut()
             .with_context(|| format!("{name} does not run"))
+    }
+
+    /// Every line it has written since its start; none when it does not run.
+    pub fn said(&self) -> Vec<String> {
+        self.running
+            .as_ref()
+            .map(Running::lines)
+            .unwrap_or_default()
     }
 
     /// Its process id; none when it does not run.

@@ -12,7 +12,7 @@ use tenure_scripted::{Part, Script, Turn};
 pub struct Work {
     /// Steps, each with one command, before the closing words.
     pub steps: usize,
-    /// Pieces of text in each step.
+    /// Pieces of text in each step, or of the closing words when there is no step.
     pub pieces: usize,
     /// Milliseconds before each piece.
     pub pause_ms: u64,
@@ -26,13 +26,26 @@ impl Work {
         let turns: Vec<Turn> = (0..self.steps).map(|step| self.turn(step)).collect();
         Script::new(turns)
             .by_history()
-            .fallback(self.paced(Turn::default().and(Part::text("All steps are done."))))
+            .fallback(self.paced(Turn::default().and(Part::text(self.closing()))))
+    }
+
+    /// The closing words; all there is when there are no steps.
+    fn closing(&self) -> String {
+        if self.steps == 0 {
+            self.words()
+        } else {
+            "All steps are done.".to_owned()
+        }
+    }
+
+    fn words(&self) -> String {
+        (0..self.pieces)
+            .map(|piece| format!("word{piece} "))
+            .collect()
     }
 
     fn turn(&self, step: usize) -> Turn {
-        let words: String = (0..self.pieces)
-            .map(|piece| format!("word{piece} "))
-            .collect();
+        let words = self.words();
         // The mark is in the result only, never in the call.
         let command = format!(
             "echo \"{step:02}a $TENURE_GUARDIAN\" >> {EFFECTS}; sleep {}; echo STEP-{step:02}-$(echo DONE)",

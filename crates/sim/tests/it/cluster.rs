@@ -2,9 +2,11 @@
 //!
 //! Each scenario is written once, for any store, and run on each.
 
+mod database;
 mod restarts;
 mod silence;
 mod takeovers;
+mod wakes;
 
 use std::time::Duration;
 use tenure_core::{Event, SessionId};
@@ -12,7 +14,7 @@ use tenure_sim::cluster::work::Work;
 use tenure_sim::cluster::{Fleet, Ground, Lease, Overlaps, Setup};
 
 /// A busy machine may be slow; it is never this slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nodes with the product's own lease.
 async fn fleet(nodes: usize, ground: Ground, work: Work) -> Fleet {

@@ -31,6 +31,7 @@ struct Inner {
     down: Downward,
     /// Ends of transactions that were asked for and not yet answered.
     asked: usize,
+    listens: bool,
     /// The client gets no answer any more.
     mute: bool,
     /// What is held back from the server; it ends with a COMMIT.
@@ -40,6 +41,11 @@ struct Inner {
 impl Talk {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the client asked for notifications?
+    pub fn listens(&self) -> bool {
+        self.lock().listens
     }
 
     /// What of the client's bytes goes to the server now.
@@ -52,6 +58,7 @@ impl Talk {
             if message.asks_for_encryption() {
                 inner.down.expect_bare_answer();
             }
+            inner.listens |= message.runs == Statement::Listen;
             let fault = match message.runs {
                 Statement::Commit => shared.take_fault(),
                 Statement::Begin if shared.waiting() == Some(CommitFault::WholeLate) => {

@@ -53,7 +53,7 @@ async fn read(
     let mut budget = u64::MAX;
     let mut has_lost = false;
     loop {
-        let ordered = plan.borrow_and_update().flow(way);
+        let ordered = plan.borrow_and_update().flow(way, talk.listens());
         if ordered != flow {
             flow = ordered;
             budget = match flow {
@@ -79,7 +79,9 @@ async fn read(
                 return;
             }
         };
-        has_lost |= flow == Flow::Swallow;
+        // Whether it listens may have shown while this was awaited.
+        has_lost |=
+            flow == Flow::Swallow || plan.borrow().flow(way, talk.listens()) == Flow::Swallow;
         if has_lost {
             continue;
         }

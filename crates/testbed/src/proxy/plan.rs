@@ -79,15 +79,19 @@ pub(super) struct Plan {
     pub door: Door,
     pub up: Flow,
     pub down: Flow,
+    /// For the answers to connections that listen for notifications.
+    pub listeners: Flow,
     pub cuts: u64,
     pub deliveries: u64,
     pub over: bool,
 }
 
 impl Plan {
-    pub fn flow(&self, way: Way) -> Flow {
+    /// What holds for one way of a connection; `listens`: it waits for notifications.
+    pub fn flow(&self, way: Way, listens: bool) -> Flow {
         match way {
             Way::Up => self.up,
+            Way::Down if listens && self.down == Flow::Pass => self.listeners,
             Way::Down => self.down,
         }
     }
@@ -131,6 +135,7 @@ impl Shared {
             door: Door::Open,
             up: Flow::Pass,
             down: Flow::Pass,
+            listeners: Flow::Pass,
             cuts: 0,
             deliveries: 0,
             over: false,

@@ -67,6 +67,7 @@ pub(super) enum Statement {
     Begin,
     Commit,
     Rollback,
+    Listen,
     #[default]
     Other,
 }
@@ -145,6 +146,7 @@ fn statement(text: &[u8]) -> Statement {
             Some("COMMIT" | "END") => return Statement::Commit,
             Some("ROLLBACK" | "ABORT") => runs = Statement::Rollback,
             Some("BEGIN" | "START") => runs = Statement::Begin,
+            Some("LISTEN") => runs = Statement::Listen,
             _ => {}
         }
     }

@@ -1,7 +1,8 @@
 //! Commits whose answer is lost, that never arrive, or that arrive late: what the server has then.
 
+use std::time::Duration;
 use tenure_testbed::postgres::Database;
-use tenure_testbed::proxy::{CommitFault, Proxy};
+use tenure_testbed::proxy::{CommitFault, Flow, Proxy};
 use tenure_testbed::{postgres_or_skip, wait};
 
 use crate::sessions::Session;
@@ -140,4 +141,19 @@ fn a_server_that_loses_patience_drops_the_late_commit() {
     at.database.execute("BEGIN; LOCK TABLE t; COMMIT").unwrap();
     at.proxy.deliver_late().unwrap();
     assert_eq!(at.sum(), "0");
+}
+
+#[test]
+fn only_connections_that_listen_go_deaf() {
+    let at = Setting::new(postgres_or_skip!());
+    let listener = Session::open(&at.proxy.url(at.database.url())).unwrap();
+    listener.run("LISTEN news").unwrap();
+    at.proxy.listeners(Flow::Swallow);
+    assert_eq!(at.session.run("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(listener.is_silent("SELECT 2", Duration::from_millis(200)));
+    let late = Session::open(&at.proxy.url(at.database.url())).unwrap();
+    assert!(late.is_silent("LISTEN news", Duration::from_millis(200)));
+    at.proxy.heal().unwrap();
+    let fresh = Session::open(&at.proxy.url(at.database.url())).unwrap();
+    fresh.run("LISTEN news").unwrap();
 }
