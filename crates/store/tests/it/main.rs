@@ -15,6 +15,7 @@ mod postgres_faults;
 mod postgres_mutants;
 mod postgres_nodes;
 mod postgres_places;
+mod postgres_pooled;
 mod postgres_scale;
 mod processes;
 mod sqlite_backend;

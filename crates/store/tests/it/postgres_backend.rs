@@ -32,23 +32,32 @@ pub fn fresh() -> Option<Box<dyn Backend>> {
 
 pub fn mutated(mutations: Mutations) -> Option<Box<dyn Backend>> {
     let database = shared_or_skip()?.database().unwrap();
+    Some(reached(mutations, database, str::to_owned))
+}
+
+/// The same, with the database reached by the URL that `through` makes of its own.
+pub fn reached(
+    mutations: Mutations,
+    database: Database,
+    through: impl Fn(&str) -> String,
+) -> Box<dyn Backend> {
     let clock = Arc::new(HandClock::at(BEGIN));
     let open = |schema: &str| {
         let options = Options {
             clock: Arc::<HandClock>::clone(&clock),
             mutations: mutations.clone(),
         };
-        let store = PostgresStore::open(&place(database.url(), schema), options).unwrap();
+        let store = PostgresStore::open(&place(&through(database.url()), schema), options).unwrap();
         hold_clock(&database, schema);
         store
     };
-    Some(Box::new(PostgresBackend {
+    Box::new(PostgresBackend {
         store: open("tenure"),
         other: open("other"),
         clock,
         mutations,
         database,
-    }))
+    })
 }
 
 /// The URL of a store in a schema of its own.
