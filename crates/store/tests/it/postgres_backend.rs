@@ -135,6 +135,7 @@ impl Backend for Bare {
         self.0.crash_node(node);
     }
     fn advance(&self, by: Duration) {
+        // tidy: sleep ok because these worlds go by the real clock: time passes by waiting.
         std::thread::sleep(by);
     }
     fn fail_next_commit(&self, fault: Fault) {

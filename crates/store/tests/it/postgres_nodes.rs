@@ -55,6 +55,7 @@ impl Two {
                 return;
             }
             assert!(began.elapsed() < Duration::from_secs(20), "{durability}");
+            // tidy: sleep ok because it only paces the looks.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
