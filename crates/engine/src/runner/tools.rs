@@ -1,5 +1,7 @@
 //! Local tools of one session: started when their call is durable, run concurrently, each settled once.
 
+mod counts;
+
 use crate::engine::Shared;
 use crate::error::DrainError;
 use crate::hub::LiveItem;
@@ -7,6 +9,7 @@ use crate::node::Life;
 use crate::runner::Runner;
 use crate::runner::permission::Judged;
 use crate::writer::{Batch, Writer};
+use counts::{Counts, Done};
 use futures::FutureExt;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -26,6 +29,8 @@ use tenure_tools::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+
+pub(super) use counts::{Asking, Rest};
 
 /// How long a dropped call may take to go.
 const BLOCKED: std::time::Duration = std::time::Duration::from_secs(1);
@@ -116,9 +121,7 @@ impl ToolRunner {
                 todo: self.todo.clone(),
                 seen: self.seen.clone(),
             };
-            let done = Done {
-                counts: self.counts.clone(),
-            };
+            let done = Done::of(&self.counts);
             let (abort, fault) = (self.abort.clone(), self.fault_in.clone());
             cx.shared.config.env.spawn(Box::pin(async move {
                 let _done = done;
@@ -230,80 +233,9 @@ impl ToolRunner {
     }
 }
 
-/// The calls that are on their way.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counts {
-    running: usize,
-    /// How many of them wait for an answer.
-    asking: usize,
-    /// No call that waits may begin any more.
-    held: bool,
-}
-
-impl Counts {
-    /// Holds the calls when all of them wait.
-    fn hold(&mut self) -> bool {
-        let all = self.running > 0 && self.running == self.asking;
-        self.held |= all;
-        all
-    }
-}
-
-/// How the calls of a step came to rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
-    /// None is left.
-    Idle,
-    /// All that are left wait for answers, and are held.
-    AllAsk,
-}
-
 impl Drop for ToolRunner {
     fn drop(&mut self) {
         self.abort.cancel();
-    }
-}
-
-/// Counts a task out however it ends.
-struct Done {
-    counts: watch::Sender<Counts>,
-}
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        self.counts.send_modify(|counts| counts.running -= 1);
-    }
-}
-
-/// Counts a call among those that wait for an answer.
-pub(super) struct Asking<'a> {
-    counts: &'a watch::Sender<Counts>,
-}
-
-impl<'a> Asking<'a> {
-    pub(super) fn begin(counts: &'a watch::Sender<Counts>) -> Self {
-        counts.send_modify(|counts| counts.asking += 1);
-        Self { counts }
-    }
-
-    /// Goes on with an answer; for ever pending when the calls are held: then another node hears it.
-    pub(super) async fn go_on(self) {
-        let held = !self.counts.send_if_modified(|counts| {
-            let free = !counts.held;
-            // Given back by the drop below.
-            counts.asking -= usize::from(free);
-            free
-        });
-        if held {
-            std::future::pending::<()>().await;
-        }
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.counts.send_modify(|counts| counts.asking -= 1);
     }
 }
 
