@@ -33,6 +33,17 @@ impl Trouble {
         matches!(self, Self::Lost(_))
     }
 
+    /// Is it the server's, and not one of the statements'? Then trying them one by one only makes it worse.
+    pub(super) fn is_for_all(&self) -> bool {
+        let Self::Refused { code, .. } = self else {
+            return true;
+        };
+        // No resources, ended by an operator or a time limit, a failing system, read-only, missing rights or tables.
+        let class = code.get(..2).unwrap_or_default();
+        matches!(class, "53" | "57" | "58" | "XX" | "25" | "3F")
+            || matches!(code.as_str(), "42501" | "42P01" | "42703" | "42883")
+    }
+
     pub(super) fn is(&self, state: &SqlState) -> bool {
         matches!(self, Self::Refused { code, .. } if code == state.code())
     }
@@ -165,5 +176,27 @@ fn grant(place: &Place, words: &str) -> String {
             "GRANT ALL ON SCHEMA \"{schema}\" TO \"{user}\"; GRANT ALL ON ALL TABLES IN SCHEMA \"{schema}\" TO \
              \"{user}\"; GRANT ALL ON ALL SEQUENCES IN SCHEMA \"{schema}\" TO \"{user}\""
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_everybodys_and_a_bad_value_is_not() {
+        let refused = |code: &str| Trouble::Refused {
+            code: code.to_owned(),
+            words: "words".to_owned(),
+        };
+        for code in [
+            "53100", "57014", "58030", "XX001", "25006", "42501", "3F000",
+        ] {
+            assert!(refused(code).is_for_all(), "{code}");
+        }
+        for code in ["22021", "23505", "40P01", "55P03", "54000"] {
+            assert!(!refused(code).is_for_all(), "{code}");
+        }
+        assert!(refused("53100").words().contains("free some space"));
     }
 }

@@ -466,7 +466,7 @@ impl Writer {
                     let held = groups.iter().map(|group| group.session.clone());
                     self.stuck.extend(held.map(|id| (id, Instant::now())));
                 }
-                if jobs > 1 {
+                if jobs > 1 && !trouble.is_for_all() {
                     // R12: what made it fail may be one of them; the others must not pay.
                     for job in groups.into_iter().flat_map(|group| group.jobs) {
                         Box::pin(self.batch(vec![job])).await;

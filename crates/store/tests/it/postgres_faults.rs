@@ -244,6 +244,47 @@ async fn a_stuck_lock_harms_its_own_session_only() {
     at.w.write(&stuck, at.w.renamed("y")).await;
 }
 
+/// R12: a batch that aborts is retried one by one, with the same ids.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_the_server_cannot_take_fails_alone() {
+    let Some(at) = behind() else { return };
+    at.database
+        .execute(
+            "CREATE FUNCTION tenure.refuse() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'not this one' USING ERRCODE = '22023'; END $$; \
+             CREATE TRIGGER refuse BEFORE INSERT ON tenure.event FOR EACH ROW \
+             WHEN (NEW.body LIKE '%poison%') EXECUTE FUNCTION tenure.refuse()",
+        )
+        .unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..6 {
+        sessions.push(at.w.create().await);
+    }
+    let hold = at.store.hold_writer();
+    let mut waiting = Vec::new();
+    for (n, session) in sessions.iter().enumerate() {
+        let title = if n == 2 { "poison" } else { "fine" };
+        let append = Append::unfenced(session.clone(), vec![at.w.renamed(title)]);
+        let mut future = at.store.append(append);
+        assert!((&mut future).now_or_never().is_none());
+        waiting.push(future);
+    }
+    drop(hold);
+    let answers = futures::future::join_all(waiting).await;
+    for (n, (answer, session)) in answers.into_iter().zip(&sessions).enumerate() {
+        if n == 2 {
+            let refused = answer.unwrap_err();
+            assert!(
+                matches!(&refused, AppendError::Unavailable { reason } if reason.contains("not this one")),
+                "{refused:?}"
+            );
+        } else {
+            assert_eq!(answer.unwrap().head, 1);
+        }
+        assert_eq!(at.titles(session).await, if n == 2 { 1 } else { 2 });
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_and_interrupts_wait_for_no_batch() {
     let Some(at) = behind() else { return };
