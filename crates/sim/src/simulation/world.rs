@@ -202,6 +202,7 @@ impl World {
             base_ms: 300,
             ..RetryPolicy::default()
         };
+        config.mutations = self.database.switches().clone();
         config.env = env;
         let world = Arc::downgrade(self);
         let executor = self.executor.clone();
