@@ -9,12 +9,13 @@ pub const MAX_ATTEMPTS: u32 = 3;
 /// Charges from which on a session runs alone in its own process (R8).
 pub const ISOLATE_FROM: u32 = 2;
 
-/// Decides what follows a takeover. The fold is the truth, the phase only its index (R9).
-pub fn recover(phase: Phase, turn: &TurnState, attempts: u32) -> RecoveryDecision {
+/// Decides what follows a takeover. The fold is the truth, the phase only its index (R9). `charged`: this takeover was
+/// one of the `attempts`. What is whole and was lost by nobody now is not set aside for what was charged before (R8).
+pub fn recover(phase: Phase, turn: &TurnState, attempts: u32, charged: bool) -> RecoveryDecision {
     if phase == Phase::Cancelling {
         return RecoveryDecision::SettleOnly;
     }
-    if attempts >= MAX_ATTEMPTS {
+    if attempts >= MAX_ATTEMPTS && (charged || !turn.at_boundary()) {
         return RecoveryDecision::Quarantine;
     }
     if turn.at_boundary() {
@@ -55,12 +56,17 @@ mod tests {
             ..TurnState::default()
         };
         use RecoveryDecision as D;
-        assert_eq!(recover(Phase::Safe, &safe, 0), D::GoOn);
-        assert_eq!(recover(Phase::Active, &open, 1), D::Continue);
-        assert_eq!(recover(Phase::Active, &open, 3), D::Quarantine);
-        assert_eq!(recover(Phase::Cancelling, &open, 9), D::SettleOnly);
+        assert_eq!(recover(Phase::Safe, &safe, 0, false), D::GoOn);
+        assert_eq!(recover(Phase::Active, &open, 1, true), D::Continue);
+        assert_eq!(recover(Phase::Active, &open, 3, true), D::Quarantine);
+        assert_eq!(recover(Phase::Safe, &safe, 3, true), D::Quarantine);
+        // Adopted before the quarantine could be recorded: what took it down is still open.
+        assert_eq!(recover(Phase::Active, &open, 3, false), D::Quarantine);
+        // Interrupted at the limit, and taken again when there is new input: nobody was lost.
+        assert_eq!(recover(Phase::Safe, &safe, 3, false), D::GoOn);
+        assert_eq!(recover(Phase::Cancelling, &open, 9, true), D::SettleOnly);
         // A stale index does not decide: nothing is open, so nothing is settled.
-        assert_eq!(recover(Phase::Active, &safe, 1), D::GoOn);
+        assert_eq!(recover(Phase::Active, &safe, 1, true), D::GoOn);
     }
 
     #[test]

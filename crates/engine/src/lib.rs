@@ -46,6 +46,10 @@ mod fakes;
 mod stepping;
 #[cfg(test)]
 #[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/it/stores.rs"]
+mod stores;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
 #[path = "../tests/it/support.rs"]
 mod support;
 #[cfg(test)]

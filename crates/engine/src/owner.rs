@@ -416,12 +416,7 @@ impl Runner {
     async fn settle_once(&mut self, what: &Settlement) -> Result<(), DrainError> {
         match what {
             Settlement::Interrupt => {
-                let inbox = self.shared.store.inbox(&self.session).await?;
-                let own: Vec<MessageId> = inbox
-                    .into_iter()
-                    .filter(|p| matches!(p.kind, InputKind::Synthetic { .. }))
-                    .map(|p| p.input)
-                    .collect();
+                let own = self.own_inputs().await?;
                 recover::settle_interrupt(&self.writer, &own).await
             }
             Settlement::Shutdown => {
@@ -435,11 +430,24 @@ impl Runner {
         }
     }
 
+    /// Waiting inputs that Tenure itself wrote. Whatever ends the execution takes them along: they speak of it, and
+    /// a later input must not wake them (R9).
+    pub(crate) async fn own_inputs(&self) -> Result<Vec<MessageId>, DrainError> {
+        let inbox = self.shared.store.inbox(&self.session).await?;
+        Ok(inbox
+            .into_iter()
+            .filter(|pending| matches!(pending.kind, InputKind::Synthetic { .. }))
+            .map(|pending| pending.input)
+            .collect())
+    }
+
     async fn settle_failed(&self, error: &SessionError) -> Result<(), DrainError> {
         let error = error.clone();
+        let own = self.own_inputs().await?;
         self.writer
             .append_with(move |turn| {
                 let mut events: Vec<EventBody> = settle(turn, &Cause::Failed(error.clone()));
+                events.extend(own.iter().map(recover::cancelled));
                 if let Some(execution) = turn.execution.clone() {
                     events.push(ExecutionFailed { execution, error }.into());
                 }

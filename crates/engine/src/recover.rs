@@ -62,7 +62,7 @@ fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovere
         pending,
         done,
     } = takeover;
-    let decision = recover(tenure.phase, turn, tenure.attempts);
+    let decision = recover(tenure.phase, turn, tenure.attempts, tenure.charged);
     let cause = match decision {
         RecoveryDecision::SettleOnly => Cause::Interrupted,
         _ => Cause::Crashed,
@@ -218,7 +218,8 @@ fn synthetic(input: &MessageId, text: &str) -> EventBody {
     .into()
 }
 
-fn cancelled(input: &MessageId) -> EventBody {
+/// An input of Tenure's own that nobody needs any more.
+pub(crate) fn cancelled(input: &MessageId) -> EventBody {
     InputCancelled {
         input: input.clone(),
         by: "recovery".to_owned(),

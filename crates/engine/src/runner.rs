@@ -21,7 +21,7 @@ use crate::engine::Shared;
 use crate::error::DrainError;
 use crate::load;
 use crate::node::Life;
-use crate::recover::quiet::Quiet;
+use crate::recover::{self, quiet::Quiet};
 use crate::writer::{Batch, Writer};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(crate) enum DrainEnd {
     Idle,
     /// The execution failed; the claim is released and what waits is parked.
     Failed,
-    /// This node drains or does not serve the session's place; another has it, or may take it.
+    /// This node drains; the session is claimable by another.
     HandedOver,
 }
 
@@ -108,7 +108,7 @@ impl Runner {
         load::catch_up(store, &self.session, &mut self.state).await?;
         load::seal(store, &self.session, &self.state, &mut self.sealed).await;
         self.load_rules();
-        if self.shared.let_go.is_cancelled() || !self.is_served_here() {
+        if self.shared.let_go.is_cancelled() {
             return self.let_go().await;
         }
         if self.state.overflowed {
@@ -126,23 +126,6 @@ impl Runner {
             self.next_step().await
         } else {
             self.finish().await
-        }
-    }
-
-    /// Does this node serve the place where the session works now? It may have moved since it was taken (R14).
-    fn is_served_here(&self) -> bool {
-        let Some(settings) = &self.state.settings else {
-            return true;
-        };
-        if broken!(self.shared.config, MovedSessionStays) {
-            return true;
-        }
-        match self.shared.config.serves.check(&settings.location) {
-            Ok(()) => true,
-            Err(why) => {
-                tracing::info!(session = %self.session, %why, "moved away; letting it go");
-                false
-            }
         }
     }
 
@@ -231,16 +214,15 @@ impl Runner {
     /// Ends the execution as failed and releases the claim; what waits is parked (R4).
     pub(crate) async fn fail(&mut self, error: SessionError) -> Result<DrainEnd, DrainError> {
         let execution = self.writer.turn().execution.clone();
-        let events: Vec<EventBody> = execution
-            .into_iter()
-            .map(|execution| {
-                ExecutionFailed {
-                    execution,
-                    error: error.clone(),
-                }
-                .into()
-            })
-            .collect();
+        let own = self.own_inputs().await?;
+        let mut events: Vec<EventBody> = own.iter().map(recover::cancelled).collect();
+        events.extend(execution.map(|execution| {
+            ExecutionFailed {
+                execution,
+                error: error.clone(),
+            }
+            .into()
+        }));
         let release = HookOp::Release {
             only_when_idle: false,
             // The terminal itself parks what waits; without one, nothing else would.
@@ -252,8 +234,7 @@ impl Runner {
         Ok(DrainEnd::Failed)
     }
 
-    /// At a safe boundary of a node that drains, or that does not serve the session's place: what is done is
-    /// released, what is not goes to another node.
+    /// At a safe boundary of a draining node: what is done is released, what is not goes to another node.
     async fn let_go(&mut self) -> Result<Option<DrainEnd>, DrainError> {
         let inbox = self.shared.store.inbox(&self.session).await?;
         let more = self.state.wants_step

@@ -141,7 +141,7 @@ fn recovery_is_the_fold_of_any_prefix_and_then_the_same_pending() {
         } else {
             RecoveryDecision::Continue
         };
-        assert_eq!(recover(Phase::Active, &recovered.turn, 1), expected);
+        assert_eq!(recover(Phase::Active, &recovered.turn, 1, true), expected);
         // What is started is awaited, never run a second time.
         for effect in recovered.turn.pending() {
             if let Effect::RunTool { call, .. } = effect {

@@ -20,7 +20,7 @@ use tenure_core::provider::Finish;
 use tenure_core::request::RequestMessage;
 use tenure_core::turn::TurnState;
 use tenure_store::mutation::{Mutation, Mutations};
-use tenure_store::{Interrupted, OpenOptions, Store};
+use tenure_store::{Interrupted, OpenOptions};
 
 /// Polls at most `n` times; `None` when that was not enough. The future is not polled again after that.
 async fn poll_times<F: Future>(mut future: Pin<&mut F>, n: usize) -> Option<F::Output> {

@@ -2,6 +2,7 @@
 
 use crate::checks::show;
 use crate::fakes::*;
+use crate::stores::every;
 use crate::support::*;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::event::EventBody;
@@ -10,7 +11,7 @@ use tenure_core::id::MessageId;
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::request::RequestMessage;
 use tenure_engine::*;
-use tenure_store::{SessionState, Store};
+use tenure_store::SessionState;
 
 #[tokio::test]
 async fn bc_s_001_an_interrupted_call_has_one_end_and_the_next_request_is_paired() {
@@ -432,7 +433,7 @@ async fn bc_s_023_a_prompt_at_each_write_of_the_closing_path_is_answered() {
         "execution.succeeded",
     ];
     for moment in moments {
-        for delay in 0..12 {
+        for delay in (0..12).step_by(every(6)) {
             let bed = Bed::new([]);
             let engine = bed.engine().await;
             let session = bed.session().await;

@@ -6,7 +6,6 @@ use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::event::EventBody;
 use tenure_core::request::RequestMessage;
 use tenure_engine::Outcome;
-use tenure_store::Store;
 
 #[tokio::test]
 async fn a_text_answer_is_one_step_and_leaves_no_claim() {

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenure_core::event::body::*;
 use tenure_engine::*;
-use tenure_store::Store;
 
 /// A lease short enough to run out in a test.
 fn hasty(bed: &Bed) -> EngineConfig {

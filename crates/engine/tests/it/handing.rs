@@ -9,7 +9,7 @@ use tenure_core::event::body::*;
 use tenure_core::id::SessionId;
 use tenure_core::placement::Serves;
 use tenure_engine::*;
-use tenure_store::{SessionState, Store};
+use tenure_store::SessionState;
 use tenure_tools::permission::Rules;
 
 /// A node that takes any session and waits for answers.
@@ -196,17 +196,13 @@ async fn what_is_done_is_released_and_only_who_can_take_the_rest_gets_it() {
     let gate = Gate::shut();
     let bed = Bed::new([
         Play::Gated(half("al"), gate.clone(), vec![text("most").remove(1)]),
+        Play::Gated(half("x"), gate.clone(), vec![text("y").remove(1)]),
         Play::Answer(text("and more")),
     ]);
     let a = bed.engine_with(&bed.store, any(&bed)).await;
     let (done, more) = (bed.session().await, bed.session().await);
     let first = bed.admit(&done, Prompt::steer("hi")).await;
     bed.until(&done, "fragment.started").await;
-    bed.model.push(Play::Gated(
-        half("x"),
-        gate.clone(),
-        vec![text("y").remove(1)],
-    ));
     let elsewhere = EngineConfig {
         serves: Serves {
             labels: Vec::new(),

@@ -9,7 +9,7 @@ use tenure_core::id::{MessageId, SessionId};
 use tenure_core::request::ToolChoice;
 use tenure_engine::*;
 use tenure_store::mutation::{Mutation, Mutations};
-use tenure_store::{Append, AppendError, OpenOptions, Store};
+use tenure_store::{Append, AppendError, OpenOptions};
 use tenure_tools::permission::Rules;
 
 fn promoted(log: &[Event]) -> Vec<MessageId> {

@@ -8,7 +8,7 @@ use tenure_core::event::body::{InterruptReason, ToolFailure};
 use tenure_core::id::InterruptId;
 use tenure_engine::*;
 use tenure_store::mutation::{Mutation, Mutations};
-use tenure_store::{Acquire, Interrupt, Interrupted, OpenOptions, SessionState, Store};
+use tenure_store::{Acquire, Interrupt, Interrupted, OpenOptions, SessionState};
 use tenure_tools::permission::Rules;
 
 fn accepted(receipt: &Interrupted) -> bool {

@@ -10,7 +10,7 @@ use tenure_core::message::{Entry, PartKind};
 use tenure_core::provider::ProviderEvent;
 use tenure_core::session::SessionState;
 use tenure_engine::*;
-use tenure_store::{FollowItem, Store};
+use tenure_store::FollowItem;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 

@@ -5,7 +5,7 @@ use crate::support::*;
 use std::time::Duration;
 use tenure_core::event::EventBody;
 use tenure_engine::*;
-use tenure_store::{Interrupted, SessionState, Store};
+use tenure_store::{Interrupted, SessionState};
 
 #[tokio::test]
 async fn bc_s_014_two_told_to_run_one_session_make_one_set_of_requests() {

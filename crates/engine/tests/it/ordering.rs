@@ -1,6 +1,7 @@
 //! What is durable before what begins (R10, R11), and that the poll alone is enough.
 
 use crate::fakes::*;
+use crate::stores::Hurtable;
 use crate::support::*;
 use crate::weather::Weather;
 use async_trait::async_trait;
@@ -15,14 +16,14 @@ use tenure_core::id::SessionId;
 use tenure_core::request::Request;
 use tenure_engine::*;
 use tenure_provider::{AttemptKey, Encoded, EventStream, Provider};
-use tenure_store::{Interrupted, SqliteStore, Store};
+use tenure_store::Interrupted;
 use tenure_tools::permission::{Access, Rules};
 use tenure_tools::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 
 /// Looks into the log at the moment something begins.
 #[derive(Clone)]
 struct Witness {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Hurtable>,
     session: Arc<Mutex<Option<SessionId>>>,
     /// The last event of the log, by type, at each beginning.
     seen: Arc<Mutex<Vec<Vec<String>>>>,

@@ -4,7 +4,7 @@ use crate::support::*;
 use std::time::Duration;
 use tenure_core::provider::ProviderEvent;
 use tenure_engine::{LiveItem, Prompt};
-use tenure_store::{Interrupted, Store};
+use tenure_store::Interrupted;
 
 fn begun() -> Answer {
     vec![Ok(vec![

@@ -6,7 +6,6 @@ use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_engine::*;
-use tenure_store::Store;
 
 /// No text, no call, and tokens all the same.
 fn nothing() -> Play {

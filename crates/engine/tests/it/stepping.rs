@@ -1,6 +1,7 @@
 //! A store whose appends give their caller a poll at each place where it could be dropped: before the append is
 //! handed over, while it is on its way, and when its answer is there and not yet taken.
 
+use crate::stores::Hurtable;
 use async_trait::async_trait;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ async fn once_more() {
     .await;
 }
 
-pub struct Stepping(pub Arc<SqliteStore>);
+pub struct Stepping(pub Arc<dyn Hurtable>);
 
 #[async_trait]
 impl Store for Stepping {

@@ -1,5 +1,6 @@
 //! A store in a temporary folder, a model that says what it is told, and an engine over both.
 
+use crate::stores::{Hurtable, Place};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -22,7 +23,7 @@ use tenure_core::usage::Usage;
 use tenure_engine::*;
 use tenure_provider::{AttemptKey, Catalogue, Encoded, EventStream, ModelSettings, Provider};
 use tenure_store::ProcessId;
-use tenure_store::{Interrupted, NodeInfo, OpenOptions, SqliteStore, Store};
+use tenure_store::{Interrupted, NodeInfo, OpenOptions, Store};
 use tenure_tools::guardian::GuardianCommand;
 use tenure_tools::permission::Rules;
 use tenure_tools::{Tool, ToolSet};
@@ -273,7 +274,7 @@ impl Environment for Mortal {
 pub struct Victim {
     pub engine: Engine,
     world: Arc<Mortal>,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Hurtable>,
 }
 
 impl Victim {
@@ -292,11 +293,13 @@ fn quick_dir() -> tempfile::TempDir {
 /// A store, a model and the folder both live in.
 pub struct Bed {
     pub dir: tempfile::TempDir,
-    pub store: Arc<SqliteStore>,
+    pub store: Arc<dyn Hurtable>,
     pub model: Arc<Scripted>,
     pub config: EngineConfig,
     pub tools: ToolSet,
     pub catalogue: Catalogue,
+    // Dropped last: the store must have let go of it.
+    place: Place,
 }
 
 impl Bed {
@@ -307,7 +310,8 @@ impl Bed {
     pub fn with_options(answers: impl IntoIterator<Item = Play>, options: OpenOptions) -> Self {
         let dir = quick_dir();
         std::fs::create_dir(dir.path().join("work")).unwrap();
-        let store = SqliteStore::open(&dir.path().join("tenure.db"), options).unwrap();
+        let place = Place::new();
+        let store = place.open(dir.path(), options);
         let mut config = EngineConfig::new(
             "test",
             dir.path().join("outputs"),
@@ -325,6 +329,7 @@ impl Bed {
             config,
             tools: ToolSet::empty(),
             catalogue: Catalogue::new(),
+            place,
         }
     }
 
@@ -342,7 +347,7 @@ impl Bed {
         self.engine_with(&self.store, self.config.clone()).await
     }
 
-    pub async fn engine_with(&self, store: &Arc<SqliteStore>, config: EngineConfig) -> Engine {
+    pub async fn engine_with(&self, store: &Arc<dyn Hurtable>, config: EngineConfig) -> Engine {
         self.engine_on(store.clone(), config).await
     }
 
@@ -372,11 +377,11 @@ impl Bed {
         self.victim_on(&self.store).await
     }
 
-    pub async fn victim_on(&self, store: &Arc<SqliteStore>) -> Victim {
+    pub async fn victim_on(&self, store: &Arc<dyn Hurtable>) -> Victim {
         self.victim_with(store, self.config.clone()).await
     }
 
-    pub async fn victim_with(&self, store: &Arc<SqliteStore>, config: EngineConfig) -> Victim {
+    pub async fn victim_with(&self, store: &Arc<dyn Hurtable>, config: EngineConfig) -> Victim {
         let world = Arc::new(Mortal::default());
         let config = EngineConfig {
             env: world.clone(),
@@ -389,9 +394,9 @@ impl Bed {
         }
     }
 
-    /// Another handle on the same file, as another process would have.
-    pub fn reopen(&self) -> Arc<SqliteStore> {
-        SqliteStore::open(&self.dir.path().join("tenure.db"), OpenOptions::default()).unwrap()
+    /// Another handle on the same store, as another process would have.
+    pub fn reopen(&self) -> Arc<dyn Hurtable> {
+        self.place.open(self.dir.path(), OpenOptions::default())
     }
 
     pub fn client(&self) -> Client {

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tenure_core::event::body::*;
 use tenure_engine::*;
-use tenure_store::Store;
 use tenure_tools::permission::Rules;
 
 fn any(bed: &Bed) -> EngineConfig {

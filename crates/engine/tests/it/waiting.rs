@@ -6,7 +6,6 @@ use crate::weather::Weather;
 use std::time::Duration;
 use tenure_core::event::body::Phase;
 use tenure_engine::*;
-use tenure_store::Store;
 use tenure_tools::permission::Rules;
 
 const SESSIONS: usize = 10_000;

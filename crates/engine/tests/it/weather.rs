@@ -1,6 +1,7 @@
 //! A store with bad weather: away for a while, its hints lost, its renewals slow, a takeover's predecessor still
 //! leased. Counts what is asked of it.
 
+use crate::stores::Hurtable;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,12 +43,12 @@ impl Sky {
 
 /// A store under a sky.
 pub struct Weather {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Hurtable>,
     sky: Arc<Sky>,
 }
 
 impl Weather {
-    pub fn over(store: &Arc<SqliteStore>) -> (Arc<Self>, Arc<Sky>) {
+    pub fn over(store: &Arc<dyn Hurtable>) -> (Arc<Self>, Arc<Sky>) {
         let sky = Arc::new(Sky::default());
         let weather = Self {
             store: store.clone(),

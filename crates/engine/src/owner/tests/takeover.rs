@@ -155,3 +155,27 @@ async fn a_crash_that_is_not_charged_is_noticed() {
         "with the rule it is 1, as the tests of recovery expect"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_takes_the_continuation_along() {
+    let lab = Lab::new(Mutations::none()).await;
+    let ruin = lab.ruin().await;
+    lab.engine
+        .shared
+        .store
+        .reap(&lab.engine.incarnation())
+        .await
+        .unwrap();
+    // Recovery has spoken and nobody has heard it when the drain fails by a fault of its own.
+    let mut runner = lab.take(&ruin.session).await;
+    let own = runner.own_inputs().await.unwrap();
+    assert_eq!(own.len(), 1);
+    let fault = SessionError::new("internal", "a fault of its own");
+    runner.settle_once(&Settlement::Fail(fault)).await.unwrap();
+    let inbox = lab.bed.store.inbox(&ruin.session).await.unwrap();
+    let left: Vec<&InputKind> = inbox.iter().map(|pending| &pending.kind).collect();
+    assert!(
+        matches!(left[..], [InputKind::User { .. }]),
+        "a later input would wake it: {left:?}"
+    );
+}
