@@ -45,7 +45,7 @@ pub(crate) enum DrainEnd {
     Idle,
     /// The execution failed; the claim is released and what waits is parked.
     Failed,
-    /// This node drains; the session is claimable by another.
+    /// This node drains or does not serve the session's place; another has it, or may take it.
     HandedOver,
 }
 
@@ -108,7 +108,7 @@ impl Runner {
         load::catch_up(store, &self.session, &mut self.state).await?;
         load::seal(store, &self.session, &self.state, &mut self.sealed).await;
         self.load_rules();
-        if self.shared.let_go.is_cancelled() {
+        if self.shared.let_go.is_cancelled() || !self.is_served_here() {
             return self.let_go().await;
         }
         if self.state.overflowed {
@@ -126,6 +126,23 @@ impl Runner {
             self.next_step().await
         } else {
             self.finish().await
+        }
+    }
+
+    /// Does this node serve the place where the session works now? It may have moved since it was taken (R14).
+    fn is_served_here(&self) -> bool {
+        let Some(settings) = &self.state.settings else {
+            return true;
+        };
+        if broken!(self.shared.config, MovedSessionStays) {
+            return true;
+        }
+        match self.shared.config.serves.check(&settings.location) {
+            Ok(()) => true,
+            Err(why) => {
+                tracing::info!(session = %self.session, %why, "moved away; letting it go");
+                false
+            }
         }
     }
 
@@ -234,7 +251,8 @@ impl Runner {
         Ok(DrainEnd::Failed)
     }
 
-    /// At a safe boundary of a draining node: what is done is released, what is not goes to another node.
+    /// At a safe boundary of a node that drains, or that does not serve the session's place: what is done is
+    /// released, what is not goes to another node.
     async fn let_go(&mut self) -> Result<Option<DrainEnd>, DrainError> {
         let inbox = self.shared.store.inbox(&self.session).await?;
         let more = self.state.wants_step

@@ -91,6 +91,8 @@ mutations! {
     ReapUnobserved = "R7-reap-unobserved", "tenure-store conformance::a_silent_node_is_dead_only_after_a_watched_lease";
     /// The attachment's generation is not compared.
     NoGenerationCheck = "R14-no-generation-check", "tenure-store conformance::a_replaced_attachment_refuses_late_work";
+    /// A session that moved to a place its node does not serve stays there.
+    MovedSessionStays = "R14-moved-session-stays", "tenure-engine moving::a_session_that_moves_away_goes_on_where_its_place_is_served";
     /// A process that holds the write lock beyond its lease is not looked at.
     HolderNotJudged = "R6-holder-not-judged", "tenure-store processes::a_stopped_holder_of_the_write_lock_is_ended_after_a_lease";
     /// A free incarnation lock proves nothing.

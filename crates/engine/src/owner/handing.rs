@@ -27,7 +27,7 @@ pub(crate) fn can_go_on(turn: &TurnState) -> bool {
 }
 
 impl Runner {
-    /// At a safe boundary of a draining node: epoch + 1 to a named successor, or to nobody.
+    /// At a safe boundary: epoch + 1 to a named successor, or to nobody.
     pub(crate) async fn hand_over(&mut self) -> Result<DrainEnd, DrainError> {
         let (op, to) = self.hand_over_op().await;
         self.writer

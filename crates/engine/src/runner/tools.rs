@@ -319,17 +319,7 @@ impl CallTask {
             Ok(granted) => granted,
             Err(refusal) => return self.settle(refusal, None).await,
         };
-        let node = &self.cx.shared.node;
-        let ready = async {
-            self.cx.clear.cancelled().await;
-            node.may_go_on(&self.cx.life).await
-        };
-        let go_on = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => false,
-            go_on = ready => go_on && slot.is_some(),
-        };
-        if !go_on {
+        if slot.is_none() || !self.may_begin().await {
             // Whoever stops the calls settles it as not begun.
             return Ok(());
         }
@@ -349,6 +339,11 @@ impl CallTask {
                 Err(AppendError::StaleAttachment { .. }) => return self.settle_stale().await,
                 started => started?,
             }
+            // This process may have been paused since, and another may own the session by now: then whoever does
+            // has settled the call, and it must not begin (R10).
+            if !self.may_begin().await {
+                return Ok(());
+            }
         }
         let settlement = match early {
             Some(settlement) => settlement,
@@ -361,6 +356,20 @@ impl CallTask {
     async fn started(&self, process: Option<ProcessId>) -> Result<(), AppendError> {
         let start = Start::of(self);
         start.record(&self.writer, process).await
+    }
+
+    /// May something begin now? Waits until what a lost owner left is gone, and for the renewal after a pause; false
+    /// when the call is stopped, or this life of the node is over.
+    async fn may_begin(&self) -> bool {
+        let ready = async {
+            self.cx.clear.cancelled().await;
+            self.cx.shared.node.may_go_on(&self.cx.life).await
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => false,
+            go_on = ready => go_on,
+        }
     }
 
     /// A slot for a call that gave its own away; none when it is cancelled first.

@@ -14,6 +14,7 @@ mod handing;
 mod inbox;
 mod interrupts;
 mod leavings;
+mod moving;
 mod nodes;
 mod ordering;
 mod peer;

@@ -17,6 +17,7 @@ usage: cargo xtask sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] 
   --seed S         the first seed (1)
   --scenario NAME  mixed, interrupts, crashes, drains or outages; else the seed chooses
   --mutant NAME    breaks a rule on purpose: the first seed that fails is a success
+  --mutants        breaks each rule in turn and prints the first seed that shows it
   --jobs J         threads (all cores)
   --keep-going     run all seeds, whatever they find
   --log            print the exported log of the seed, with --seed alone
@@ -30,6 +31,7 @@ struct Options {
     mutations: Mutations,
     mutant: Option<Mutation>,
     jobs: usize,
+    mutants: bool,
     keep_going: bool,
     log: bool,
 }
@@ -44,6 +46,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
         mutations: Mutations::none(),
         mutant: None,
         jobs: cores,
+        mutants: false,
         keep_going: false,
         log: false,
     };
@@ -72,6 +75,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
                 options.mutations.set(named, true);
                 options.mutant = Some(named);
             }
+            "--mutants" => options.mutants = true,
             "--keep-going" => options.keep_going = true,
             "--log" => options.log = true,
             "--trace" => {
@@ -93,11 +97,12 @@ struct Found {
     failed: Vec<(u64, Plan, Outcome)>,
     counts: BTreeMap<&'static str, u64>,
     polls: u64,
+    done: u64,
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&arguments).map(|options| go(&options)) {
+    match parse(&arguments).map(|mut options| go(&mut options)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -107,9 +112,34 @@ fn main() -> ExitCode {
     }
 }
 
-/// True when the run ended as it should.
-fn go(options: &Options) -> bool {
-    let began = Instant::now();
+/// Breaks each rule in turn. True when each is found.
+fn each_mutant(options: &mut Options) -> bool {
+    let mut survivors = 0;
+    for mutant in Mutation::ALL {
+        options.mutations = Mutations::only(*mutant);
+        let first = search(options).failed.into_iter().next();
+        match first {
+            Some((seed, plan, outcome)) => {
+                let why = &outcome.violations[0];
+                let (name, scenario) = (mutant.name(), plan.scenario.name());
+                println!(
+                    "{name:<34} seed {seed:>6} {scenario:<10} {} {}",
+                    why.promise,
+                    cut(&why.message)
+                );
+            }
+            None => {
+                survivors += 1;
+                println!("{:<34} survives {} seeds", mutant.name(), options.seeds);
+            }
+        }
+    }
+    println!("{survivors} of {} survive", Mutation::ALL.len());
+    survivors == 0
+}
+
+/// Runs the seeds, until the first that fails unless told otherwise.
+fn search(options: &Options) -> Found {
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let found = Mutex::new(Found::default());
@@ -122,7 +152,18 @@ fn go(options: &Options) -> bool {
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     found.failed.sort_by_key(|(seed, _, _)| *seed);
-    let done = next.load(Ordering::Relaxed).min(options.seeds);
+    found.done = next.load(Ordering::Relaxed).min(options.seeds);
+    found
+}
+
+/// True when the run ended as it should.
+fn go(options: &mut Options) -> bool {
+    if options.mutants {
+        return each_mutant(options);
+    }
+    let began = Instant::now();
+    let found = search(options);
+    let done = found.done;
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{done} seeds in {seconds:.1} s ({:.0}/s), {} polls each",

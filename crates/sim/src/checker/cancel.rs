@@ -25,6 +25,10 @@ impl Cancel {
             }
             return;
         }
+        // What was being stopped in the parent is the parent's.
+        if let EventBody::SessionForked(_) = &event.body {
+            self.stopping = None;
+        }
         let Some((execution, since)) = &self.stopping else {
             return;
         };

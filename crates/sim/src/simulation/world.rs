@@ -11,7 +11,7 @@ use super::tools::Bench;
 use crate::chance::Chance;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tenure_core::retry::RetryPolicy;
@@ -82,6 +82,8 @@ pub struct World {
     clock: Arc<DatabaseClock>,
     slots: Mutex<Vec<Slot>>,
     next_proc: AtomicU32,
+    /// Nothing goes wrong any more.
+    healed: AtomicBool,
     chance: Mutex<Chance>,
 }
 
@@ -112,6 +114,7 @@ impl World {
             slots: Mutex::new(slots),
             // 0 is the world, 1 the clients.
             next_proc: AtomicU32::new(2),
+            healed: AtomicBool::new(false),
             chance: Mutex::new(chance),
             plan,
         });
@@ -202,6 +205,7 @@ impl World {
             base_ms: 300,
             ..RetryPolicy::default()
         };
+        config.mutations = self.database.switches().clone();
         config.env = env;
         let world = Arc::downgrade(self);
         let executor = self.executor.clone();
@@ -271,6 +275,9 @@ impl World {
     }
 
     fn strike(self: &Arc<Self>, fault: &Fault, actor: usize) {
+        if self.healed.load(Ordering::Relaxed) {
+            return;
+        }
         let node = match fault.node {
             Which::Node(node) => node,
             Which::Actor => actor,
@@ -401,6 +408,7 @@ impl World {
     pub fn heal(self: &Arc<Self>) {
         self.ledger
             .note(|| "everything is well from now on".to_owned());
+        self.healed.store(true, Ordering::Relaxed);
         self.network.heal();
         for node in 0..self.plan.nodes {
             let paused = {

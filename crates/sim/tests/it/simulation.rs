@@ -111,6 +111,21 @@ fn an_owner_that_dies_at_any_of_its_commits_is_followed_by_another() {
     }
 }
 
+/// What it had made durable before the pause is settled by its successor: it must not begin afterwards.
+#[test]
+fn a_paused_owner_begins_nothing_once_another_owns_the_session() {
+    for commit in 3..40 {
+        let mut plan = quiet_plan(commit);
+        plan.model.calls = 90;
+        plan.faults = vec![fault(
+            When::Commit(commit),
+            Which::Actor,
+            FaultKind::Pause(24 * SECOND),
+        )];
+        assert_clean(commit, &run(&plan, &Mutations::default()));
+    }
+}
+
 /// What the simulation is for: a broken rule is found.
 #[test]
 fn a_start_under_an_interrupt_is_found() {
