@@ -15,6 +15,7 @@ mod place;
 mod pool;
 mod pooler;
 mod presence;
+mod probe;
 mod queue;
 mod rows;
 mod session;
@@ -69,6 +70,9 @@ pub struct Options {
     /// Switches that break rules on purpose.
     #[cfg(feature = "testing")]
     pub mutations: crate::mutation::Mutations,
+    /// A node without an address counts as gone when its presence is: nodes of tests have nothing that listens.
+    #[cfg(feature = "testing")]
+    pub silent_is_gone: bool,
 }
 
 impl Default for Options {
@@ -77,6 +81,8 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             #[cfg(feature = "testing")]
             mutations: crate::mutation::Mutations::default(),
+            #[cfg(feature = "testing")]
+            silent_is_gone: false,
         }
     }
 }
@@ -90,6 +96,15 @@ impl Options {
         #[cfg(not(feature = "testing"))]
         Switches
     }
+
+    fn silent_is_gone(&self) -> bool {
+        #[cfg(feature = "testing")]
+        {
+            self.silent_is_gone
+        }
+        #[cfg(not(feature = "testing"))]
+        false
+    }
 }
 
 /// What the writers, the readers and the handle share.
@@ -97,6 +112,8 @@ struct Shared {
     maker: Maker,
     clock: Arc<dyn StoreClock>,
     switches: Switches,
+    /// Fast suspicion of nodes without an address; only in tests.
+    silent_is_gone: bool,
     /// Who sends this process's notifications.
     origin: String,
     queue: Queue,
@@ -249,6 +266,7 @@ impl PostgresStore {
             renewals: Slot::new(maker.clone(), Use::Control),
             upkeep: Slot::new(maker.clone(), Use::Read),
             switches: options.switches(),
+            silent_is_gone: options.silent_is_gone(),
             watchers: Watchers::new(options.switches()),
             clock: options.clock,
             origin: uuid::Uuid::new_v4().simple().to_string(),

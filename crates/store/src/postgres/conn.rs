@@ -10,7 +10,7 @@ use futures::stream::poll_fn;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
@@ -88,6 +88,8 @@ pub(super) struct Conn {
     pooled: bool,
     prepared: Mutex<HashMap<Arc<str>, Statement>>,
     driver: AbortHandle,
+    /// Its other half goes with the driver, however that ends.
+    driven: watch::Receiver<()>,
 }
 
 impl Maker {
@@ -114,7 +116,9 @@ impl Maker {
             .map_err(|_| unreachable("no answer".to_owned()))?;
         let (client, mut connection) =
             connected.map_err(|error| not_connected(&self.place, &error))?;
+        let (driving, driven) = watch::channel(());
         let driver = tokio::spawn(async move {
+            let _driving = driving;
             let mut messages = poll_fn(move |cx| connection.poll_message(cx));
             while let Some(message) = messages.next().await {
                 match message {
@@ -144,6 +148,7 @@ impl Maker {
             pooled: self.pooled,
             prepared: Mutex::default(),
             driver: driver.abort_handle(),
+            driven,
         };
         if !self.pooled {
             let settings = format!("{}{SYNCHRONOUS}", purpose.limits(false));
@@ -168,6 +173,13 @@ async fn answered<T>(
 impl Conn {
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    /// Resolves once the connection is gone, without asking anybody. Cancellation-safe.
+    pub(super) async fn closed(&self) {
+        let mut driven = self.driven.clone();
+        // Nothing is ever sent: what changes is that the other half is gone.
+        while driven.changed().await.is_ok() {}
     }
 
     pub(super) fn dialect(&self) -> &Dialect {

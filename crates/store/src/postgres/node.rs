@@ -3,6 +3,7 @@
 use super::Shared;
 use super::conn::Conn;
 use super::presence::key;
+use super::probe::{machine_of, refuses};
 use super::sql::params;
 use super::trouble::Trouble;
 use crate::api::{NodeInfo, Renewal};
@@ -10,13 +11,8 @@ use crate::error::NodeError;
 use crate::machine::lapse::Suspect;
 use crate::machine::rows::LOCK_DELAY_MS;
 use futures::future::join_all;
-use std::net::ToSocketAddrs;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tenure_core::id::Incarnation;
-
-/// How long a peer's address may take to refuse.
-const PROBE: Duration = Duration::from_millis(300);
 
 pub(super) fn unavailable(trouble: &Trouble) -> NodeError {
     NodeError::Unavailable {
@@ -181,45 +177,19 @@ async fn look(conn: &Conn) -> Result<Vec<Seen>, Trouble> {
     Ok(seen.collect())
 }
 
-/// Does the address refuse? Only a refusal says that nobody is there; one that cannot be read or reached says
-/// nothing. A node without an address has nothing that could answer.
-async fn refuses(address: Option<&str>) -> bool {
-    let Some(address) = address else { return true };
-    let bare = address
-        .trim_start_matches("http://")
-        .trim_end_matches('/')
-        .to_owned();
-    let resolved = tokio::task::spawn_blocking(move || {
-        bare.to_socket_addrs().map(Iterator::collect::<Vec<_>>)
-    });
-    let Ok(Ok(addresses)) = resolved.await else {
-        return false;
-    };
-    let mut refused = false;
-    for address in addresses {
-        let tried = tokio::time::timeout(PROBE, tokio::net::TcpStream::connect(address)).await;
-        match tried {
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                refused = true;
-            }
-            _ => return false,
-        }
-    }
-    refused
-}
-
-/// Marks dead whoever is: by time, or because neither its presence nor its address answers.
+/// Marks dead whoever is: by time, or because neither its presence nor its address answers. Addresses are asked
+/// while nothing is held: one that keeps silent keeps nobody else waiting.
 pub(super) async fn reap(
     shared: &Arc<Shared>,
-    conn: &Conn,
     observer: &Incarnation,
 ) -> Result<Vec<Incarnation>, NodeError> {
-    let wall_ms = shared.clock.wall_ms();
-    let seen = look(conn).await.map_err(|trouble| unavailable(&trouble))?;
+    let seen = seen(shared)
+        .await
+        .map_err(|trouble| unavailable(&trouble))?;
     let suspects: Vec<Suspect> = seen.iter().map(|one| one.suspect.clone()).collect();
-    let own = suspects
+    let own = seen
         .iter()
-        .find(|one| one.incarnation == observer.as_str());
+        .find(|one| one.suspect.incarnation == observer.as_str());
     let Some(own) = own else {
         return Err(NodeError::NotLive(observer.clone()));
     };
@@ -228,46 +198,93 @@ pub(super) async fn reap(
             .observations
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let observations = all.entry(own.incarnation.clone()).or_default();
-        observations.judge(shared.clock.boottime_ms(), own, &suspects, &shared.switches)
+        let observations = all.entry(own.suspect.incarnation.clone()).or_default();
+        let now_ms = shared.clock.boottime_ms();
+        observations.judge(now_ms, &own.suspect, &suspects, &shared.switches)
     };
+    let machine = own.address.as_deref().and_then(machine_of);
     let absent: Vec<&Seen> = seen
         .iter()
         .filter(|one| one.absent && !broken!(shared.switches, LockNotAsked))
-        .filter(|one| one.suspect.incarnation != own.incarnation)
+        .filter(|one| one.suspect.incarnation != own.suspect.incarnation)
         .collect();
-    let refused = join_all(absent.iter().map(|one| refuses(one.address.as_deref()))).await;
-    let mut buried = Vec::new();
-    for one in suspects
-        .iter()
-        .filter(|one| expired.contains(&one.incarnation))
-    {
-        if bury_expired(conn, one, wall_ms)
-            .await
-            .map_err(|trouble| unavailable(&trouble))?
-        {
-            buried.push(one.incarnation.clone());
+    let asked = absent.iter().map(|one| async move {
+        match &one.address {
+            Some(address) => refuses(address, machine).await,
+            None => shared.silent_is_gone,
         }
+    });
+    let refused = join_all(asked).await;
+    let suspects = suspects.iter();
+    let doomed = Doomed {
+        expired: suspects
+            .filter(|one| expired.contains(&one.incarnation))
+            .collect(),
+        gone: absent
+            .iter()
+            .zip(refused)
+            .filter(|(_, refused)| *refused)
+            .map(|(one, _)| one.suspect.incarnation.as_str())
+            .collect(),
+    };
+    if doomed.expired.is_empty() && doomed.gone.is_empty() {
+        return Ok(Vec::new());
     }
-    for (one, refused) in absent.iter().zip(refused) {
-        let name = &one.suspect.incarnation;
-        if refused
-            && !buried.contains(name)
-            && bury_absent(conn, name, wall_ms)
-                .await
-                .map_err(|trouble| unavailable(&trouble))?
-        {
-            buried.push(name.clone());
-        }
-    }
-    if !buried.is_empty() {
-        shared.wake_everybody();
-        end_backends(shared, conn, &buried).await;
-    }
+    let buried = doomed
+        .bury(shared)
+        .await
+        .map_err(|trouble| unavailable(&trouble))?;
     Ok(buried
         .iter()
         .filter_map(|id| Incarnation::parse(id).ok())
         .collect())
+}
+
+async fn seen(shared: &Shared) -> Result<Vec<Seen>, Trouble> {
+    let conn = shared.upkeep.get().await?;
+    let seen = look(&conn).await;
+    conn.ended(seen)
+}
+
+/// Who is to be buried, each tested again as it is.
+struct Doomed<'a> {
+    expired: Vec<&'a Suspect>,
+    gone: Vec<&'a str>,
+}
+
+impl Doomed<'_> {
+    async fn bury(&self, shared: &Shared) -> Result<Vec<String>, Trouble> {
+        let conn = shared.upkeep.get().await?;
+        let mut buried = Vec::new();
+        let all = self.bury_each(&conn, shared.clock.wall_ms(), &mut buried);
+        let all = all.await;
+        if !buried.is_empty() {
+            shared.wake_everybody();
+            end_backends(shared, &conn, &buried).await;
+        }
+        conn.ended(all)?;
+        Ok(buried)
+    }
+
+    async fn bury_each(
+        &self,
+        conn: &Conn,
+        wall_ms: i64,
+        buried: &mut Vec<String>,
+    ) -> Result<(), Trouble> {
+        for one in &self.expired {
+            if bury_expired(conn, one, wall_ms).await? {
+                buried.push(one.incarnation.clone());
+            }
+        }
+        for name in &self.gone {
+            if !buried.iter().any(|known| known == name) && bury_absent(conn, name, wall_ms).await?
+            {
+                buried.push((*name).to_owned());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// R6: what a dead node left on the server may hold a head row's lock. Whoever has the right ends it.

@@ -11,8 +11,10 @@ use tenure_core::id::Incarnation;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Between looks at whether the connection still stands.
+/// Between questions to a connection that says nothing by itself: its end may not have come through.
 const LOOK: Duration = Duration::from_secs(2);
+/// Between tries to take the lock again.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The number of a node's lock.
 pub(super) fn key(schema: &str, incarnation: &str) -> i64 {
@@ -69,16 +71,20 @@ pub(super) async fn hold(
                     return;
                 }
             }
+            let Some(conn) = held else {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            };
             // Lost and taken again at once: whoever looked meanwhile finds the address answering.
-            while let Some(conn) = &held
-                && !conn.is_closed()
-            {
-                tokio::time::sleep(LOOK).await;
+            while !conn.is_closed() {
+                tokio::select! {
+                    () = conn.closed() => break,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
                 if conn.first("SELECT 1", &[]).await.is_err() {
                     break;
                 }
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });
     let presence = Presence { task, conn: slot };

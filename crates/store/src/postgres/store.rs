@@ -567,11 +567,7 @@ impl Store for PostgresStore {
 
     async fn reap(&self, observer: &Incarnation) -> Result<Vec<Incarnation>, NodeError> {
         let (observer, shared) = (observer.clone(), Arc::clone(&self.shared));
-        let done = self.spawned(async move {
-            let conn = shared.upkeep.get().await;
-            let conn = conn.map_err(|trouble| unavailable(&trouble))?;
-            node::reap(&shared, &conn, &observer).await
-        });
+        let done = self.spawned(async move { node::reap(&shared, &observer).await });
         done.await
             .unwrap_or_else(|reason| Err(NodeError::Unavailable { reason }))
     }

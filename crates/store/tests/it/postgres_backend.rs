@@ -46,6 +46,7 @@ pub fn reached(
         let options = Options {
             clock: Arc::<HandClock>::clone(&clock),
             mutations: mutations.clone(),
+            silent_is_gone: true,
         };
         let store = PostgresStore::open(&place(&through(database.url()), schema), options).unwrap();
         hold_clock(&database, schema);

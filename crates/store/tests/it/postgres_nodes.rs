@@ -23,7 +23,11 @@ fn two() -> Option<Two> {
     let database = shared_or_skip()?.database().unwrap();
     let open = || {
         let url = place(database.url(), "tenure");
-        PostgresStore::open(&url, Options::default()).unwrap()
+        let options = Options {
+            silent_is_gone: true,
+            ..Options::default()
+        };
+        PostgresStore::open(&url, options).unwrap()
     };
     let (first, second) = (open(), open());
     let world = |store: &Arc<PostgresStore>| World::new(Box::new(Bare(Arc::clone(store))));
@@ -181,14 +185,61 @@ async fn join(w: &World, address: Option<String>) -> Incarnation {
 async fn a_node_whose_address_answers_is_not_suspected() {
     let Some(at) = two() else { return };
     let door = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = door.local_addr().unwrap().to_string();
+    let address = format!("http://{}#machine=m1", door.local_addr().unwrap());
     let cut_off = join(&at.one, Some(address)).await;
-    let observer = lasting(&at.two).await;
+    let told = |machine| Some(format!("http://127.0.0.1:1#machine={machine}"));
+    let (beside, far) = (
+        join(&at.two, told("m1")).await,
+        join(&at.two, told("m2")).await,
+    );
     at.first.crash_node(&cut_off);
-    assert_eq!(at.second.reap(&observer).await.unwrap(), []);
-    // Its process goes too: now the address refuses.
+    assert_eq!(at.second.reap(&beside).await.unwrap(), []);
+    // Its process goes too: now the address refuses, on the machine that it means something on.
     drop(door);
+    assert_eq!(at.second.reap(&far).await.unwrap(), []);
+    assert_eq!(at.second.reap(&beside).await.unwrap(), [cut_off]);
+}
+
+/// Fast suspicion needs both halves: one whose presence is gone and that named no address has its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_an_address_is_judged_by_its_lease() {
+    let Some(at) = two() else { return };
+    let url = place(at.database.url(), "tenure");
+    let strict = PostgresStore::open(&url, Options::default()).unwrap();
+    let cut_off = join(&at.one, None).await;
+    let observer = join(&at.two, None).await;
+    at.first.crash_node(&cut_off);
+    assert_eq!(strict.reap(&observer).await.unwrap(), []);
     assert_eq!(at.second.reap(&observer).await.unwrap(), [cut_off]);
+}
+
+/// A presence that the server drops is taken again as soon as its end is heard, not at the next look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_presence_is_taken_again_at_once() {
+    let Some(at) = two() else { return };
+    let node = lasting(&at.one).await;
+    let held = format!(
+        "SELECT coalesce(min(a.pid), 0) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid \
+         WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = 'tenure/{node}'"
+    );
+    let holder = || at.database.value(&held).unwrap().unwrap();
+    let first = holder();
+    assert_ne!(first, "0");
+    let began = Instant::now();
+    at.database
+        .value(&format!("SELECT pg_terminate_backend({first})"))
+        .unwrap();
+    while ["0", first.as_str()].contains(&holder().as_str()) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        // tidy: sleep ok because it only paces the looks.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // A look every two seconds would need one on the average.
+    assert!(
+        began.elapsed() < Duration::from_millis(1_500),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,8 +29,15 @@ async fn killed_owner(ground: Ground, sessions: usize, work: Work) -> Gaps {
     gaps
 }
 
-/// After so many milliseconds any owner is replaced, however it fell silent: its lease, and what a busy machine adds.
-const SILENT_MS: u64 = 8_000;
+/// Within so many milliseconds a process that is gone is found and replaced in half of the cases, and in nearly all,
+/// by an unoptimized build on a busy machine. Waiting for its lease alone would take longer than the second.
+const SOON_MS: u64 = 2_000;
+const LATEST_MS: u64 = 5_000;
+
+fn is_soon(gaps: &Gaps) {
+    assert!(gaps.percentile(50) <= SOON_MS, "{gaps}");
+    assert!(gaps.percentile(99) <= LATEST_MS, "{gaps}");
+}
 
 const STEPS: Work = Work {
     steps: 3,
@@ -49,8 +56,7 @@ async fn real_sessions_of_a_killed_node_go_on_at_once_on_one_file() {
 async fn real_sessions_of_a_killed_node_go_on_at_once() {
     let server = postgres_or_skip!();
     let ground = Ground::postgres(server.database().unwrap());
-    let gaps = killed_owner(ground, 12, STEPS).await;
-    assert!(gaps.percentile(99) <= SILENT_MS, "{gaps}");
+    is_soon(&killed_owner(ground, 12, STEPS).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,5 +74,5 @@ async fn real_two_hundred_streaming_sessions_outlive_their_node() {
         gaps.len() >= 90,
         "one of two nodes had most of them: {gaps}"
     );
-    assert!(gaps.percentile(99) <= 2 * SILENT_MS, "{gaps}");
+    is_soon(&gaps);
 }
