@@ -55,6 +55,8 @@ macro_rules! conformance_cases {
             appending::resolving_again_says_the_same,
             appending::a_write_without_events_is_resolved_either_way,
             appending::a_release_whose_answer_was_lost_is_known_as_one,
+            appending::a_hand_over_whose_answer_was_lost_is_known_as_one,
+            appending::a_takeover_is_not_taken_for_a_hand_over,
             dropping::the_hook_runs_wherever_the_caller_is_dropped,
             dropping::no_observer_sees_a_commit_before_its_hook,
             dropping::the_hook_runs_once_and_not_for_a_duplicate,

@@ -438,3 +438,71 @@ pub async fn a_release_whose_answer_was_lost_is_known_as_one(w: World) {
         heir.ops(vec![RELEASE]).await.unwrap();
     }
 }
+
+pub async fn a_hand_over_whose_answer_was_lost_is_known_as_one(w: World) {
+    for fault in [Fault::CommitLost, Fault::AnswerLost] {
+        let there = fault == Fault::AnswerLost;
+        for named in [true, false] {
+            let (session, node) = (w.create().await, w.join().await);
+            let heir = w.join().await;
+            w.admit(&session).await;
+            let mut owner = w.acquire(&session, &node).await;
+            let give = HookOp::HandOver {
+                to: named.then(|| heir.clone()),
+                accept_ms: 2_000,
+            };
+            w.backend.fail_next_commit(fault);
+            assert!(owner.ops(vec![give.clone()]).await.is_err());
+            for _ in 0..2 {
+                let found = w.store.resolve(&session, &owner.fence, &[]).await.unwrap();
+                assert_eq!(found.is_some(), there, "{fault:?}, named: {named}");
+            }
+            if !there {
+                // It did not happen, and its ghost fails: the owner gives it away again.
+                let ghost = owner.fenced(Guard::Running, Vec::new(), vec![give.clone()]);
+                owner.resolved(None);
+                let late = w.store.append(ghost).await;
+                assert!(matches!(late, Err(AppendError::StaleClaim { .. })));
+                owner.ops(vec![give]).await.unwrap();
+            }
+            let before = owner.fence.clone();
+            let taken = match named {
+                true => w.store.adopt(&session, &heir).await.unwrap(),
+                false => w.store.acquire(&session, &heir, false).await.unwrap(),
+            };
+            let Acquire::Acquired(tenure) = taken else {
+                panic!("not taken: {taken:?}");
+            };
+            let mut heir = Owner::new(&w.store, &session, tenure);
+            heir.append(Guard::Settling, vec![w.renamed("x")], Vec::new())
+                .await
+                .unwrap();
+            // What the next owner did is not taken for it.
+            let late = w.store.resolve(&session, &before, &[]).await;
+            assert!(
+                matches!(late, Err(AppendError::StaleClaim { .. })),
+                "{late:?}"
+            );
+        }
+    }
+}
+
+/// A write of the lost owner that may have been anything is not taken for one that happened when somebody else has
+/// the session at the next epoch.
+pub async fn a_takeover_is_not_taken_for_a_hand_over(w: World) {
+    for lets_go in [false, true] {
+        let (session, node) = (w.create().await, w.join().await);
+        w.admit(&session).await;
+        let owner = w.acquire(&session, &node).await;
+        w.store.leave(&node).await.unwrap();
+        let mut taker = w.acquire(&session, &w.join().await).await;
+        if lets_go {
+            taker.ops(vec![RELEASE]).await.unwrap();
+        }
+        let found = w.store.resolve(&session, &owner.fence, &[]).await;
+        assert!(
+            matches!(found, Err(AppendError::StaleClaim { .. })),
+            "{found:?}"
+        );
+    }
+}

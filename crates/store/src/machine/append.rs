@@ -193,6 +193,16 @@ pub(crate) fn write(
     Ok(written)
 }
 
+/// Is a write without events that was sent under `fence` the hand-over that the head row shows? It raises the epoch,
+/// and leaves nobody, or a successor that has not accepted yet. Whoever takes a session becomes its owner at once,
+/// and whoever lets it go after that has raised `write_no` again. Once the successor has accepted, nothing tells any
+/// more, and nobody needs to be told.
+fn gave_away(head: &Head, fence: &Fence) -> bool {
+    head.epoch == fence.epoch + 1
+        && head.write_no == fence.write_no + 1
+        && (head.owner.is_none() || head.handed_until.is_some())
+}
+
 /// R3: after an unknown commit. Says whether the batch is in the log; if not, raises `write_no`, so that a late
 /// ghost of the batch fails its fence. Doing it again changes nothing.
 pub(crate) fn resolve(
@@ -223,7 +233,7 @@ pub(crate) fn resolve(
     // claim, raises `write_no` by one: giving it up raises it by more.
     let moved = head.epoch == fence.epoch && head.write_no == fence.write_no + 1;
     let found = if ids.is_empty() {
-        moved
+        moved || gave_away(&head, fence)
     } else {
         events.len() == ids.len()
     };
