@@ -2,12 +2,15 @@
 //! while another one runs the session.
 
 mod reading;
+mod riding;
 
 use crate::environment::{Environment, facts};
 use crate::error::EngineError;
 use crate::peer::owners::Reach;
 use crate::peer::{LiveFeed, Peers, UnixPeers, relay};
+use riding::{PATIENCE, Riding};
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::event::body::*;
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::*;
@@ -22,7 +25,7 @@ pub use reading::Shown;
 /// A session to be made.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Its id; `None` for a fresh one. Creating the same id twice is refused.
+    /// Its id; `None` for a fresh one. The same id with another content is refused.
     pub id: Option<SessionId>,
     /// Where its tools run: an absolute, real path.
     pub directory: String,
@@ -39,7 +42,7 @@ pub struct NewSession {
 /// A prompt to be admitted.
 #[derive(Debug, Clone)]
 pub struct Prompt {
-    /// Its id; repeating it returns the first admission. `None` for a fresh one.
+    /// Its id; repeating it with the same words returns the first admission. `None` for a fresh one.
     pub id: Option<MessageId>,
     /// The words.
     pub text: String,
@@ -86,6 +89,7 @@ pub struct Client {
     store: Arc<dyn Store>,
     env: Arc<dyn Environment>,
     reach: Arc<Reach>,
+    patience: Duration,
 }
 
 impl Client {
@@ -104,7 +108,16 @@ impl Client {
             reach: Reach::new(store.clone(), env.clone(), peers),
             store,
             env,
+            patience: PATIENCE,
         }
+    }
+
+    /// Rides out a store that is away, or loses answers, for `patience` instead of ten seconds. Zero: each write is
+    /// tried once.
+    #[must_use]
+    pub fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The ways to other nodes.
@@ -125,21 +138,44 @@ impl Client {
         }
     }
 
+    /// Appends, and rides out what passes: the same events under the same ids, of which the store keeps one.
+    /// `again` is the id that a caller repeats the request with.
     async fn append(
         &self,
         session: &SessionId,
+        again: Option<&str>,
         events: Vec<NewEvent>,
         ops: Vec<HookOp>,
     ) -> Result<Committed, EngineError> {
-        let mut append = Append::unfenced(session.clone(), events);
-        append.ops = ops;
-        Ok(self.store.append(append).await?)
+        self.ride(session, again, || {
+            let mut append = Append::unfenced(session.clone(), events.clone());
+            append.ops.clone_from(&ops);
+            self.store.append(append)
+        })
+        .await
     }
 
-    /// Makes a session.
+    /// Writes under one id until the store says what became of it.
+    async fn ride<T, F: Future<Output = Result<T, AppendError>>>(
+        &self,
+        session: &SessionId,
+        again: Option<&str>,
+        write: impl FnMut() -> F,
+    ) -> Result<T, EngineError> {
+        let riding = Riding {
+            env: self.env.as_ref(),
+            patience: self.patience,
+            session,
+            again,
+        };
+        riding.write(write).await
+    }
+
+    /// Makes a session. A lost answer is ridden out: the same id with the same content is one session.
     ///
     /// # Errors
-    /// `SessionExists` when the id is taken.
+    /// `SessionExists` when the id is taken by another; `Unconfirmed` when nobody could say in time whether it was
+    /// made.
     pub async fn create(&self, new: NewSession) -> Result<SessionId, EngineError> {
         self.create_requiring(new, Vec::new()).await
     }
@@ -170,16 +206,24 @@ impl Client {
         };
         // One creation event per session, whoever repeats it.
         let id = EventId::derived(&["session.created", session.as_str()]);
-        self.append(&session, vec![self.event(id, created)], Vec::new())
-            .await?;
-        Ok(session)
+        let created = vec![self.event(id, created)];
+        let again = Some(session.as_str());
+        match self.append(&session, again, created, Vec::new()).await {
+            Ok(_) => Ok(session),
+            // Its creation is there, with another content.
+            Err(EngineError::Append(AppendError::Conflict { session, .. })) => {
+                Err(AppendError::SessionExists(session).into())
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Admits a prompt: durable before anything runs (P2). Repeating an id returns the first admission,
-    /// whatever the words are then.
+    /// Admits a prompt: durable before anything runs (P2). Repeating an id with the same content returns the first
+    /// admission; a lost answer is ridden out that way.
     ///
     /// # Errors
-    /// The session does not exist, or the text is not acceptable.
+    /// The session does not exist, the text is not acceptable, `InputExists` when the id was used with another
+    /// content, `Unconfirmed` when nobody could say in time whether it was admitted.
     pub async fn admit(
         &self,
         session: &SessionId,
@@ -250,8 +294,9 @@ impl Client {
             kind,
             delivery,
         };
-        let event = self.event(id.clone(), admitted);
-        match self.append(session, vec![event], Vec::new()).await {
+        let event = self.event(id, admitted);
+        let again = Some(input.as_str());
+        match self.append(session, again, vec![event], Vec::new()).await {
             Ok(committed) => {
                 self.reach.hint_later(session);
                 Ok(Admission {
@@ -260,12 +305,13 @@ impl Client {
                     duplicate: committed.duplicate,
                 })
             }
-            // The first admission wins: a client that retries has lost an answer, not a prompt.
-            Err(EngineError::Append(AppendError::Conflict { .. })) => Ok(Admission {
-                input,
-                seq: 0,
-                duplicate: true,
-            }),
+            // Who repeats a request says the same: this is another one, and it must not be dropped in silence.
+            Err(EngineError::Append(AppendError::Conflict { .. })) => {
+                Err(EngineError::InputExists {
+                    session: session.clone(),
+                    input,
+                })
+            }
             Err(error) => Err(error),
         }
     }
@@ -288,28 +334,46 @@ impl Client {
                 by: by.to_owned(),
             },
         );
-        self.append(session, vec![event], Vec::new()).await?;
+        self.append(session, None, vec![event], Vec::new()).await?;
         Ok(())
     }
 
-    /// Stops what runs (R5). The answer comes once the interrupt is durable.
+    /// Stops what runs (R5). The answer comes once the interrupt is durable; a lost one is ridden out.
     ///
     /// # Errors
-    /// The session does not exist, or the store cannot be written.
+    /// The session does not exist, the store cannot be written, or `Unconfirmed` when nobody could say in time
+    /// whether it was accepted; [`Client::interrupt_as`] repeats it then.
     pub async fn interrupt(
         &self,
         session: &SessionId,
         execution: Option<ExecutionId>,
         by: &str,
     ) -> Result<Interrupted, EngineError> {
+        let interrupt = InterruptId::from_bits(self.env.next_bits());
+        self.interrupt_as(session, interrupt, execution, by).await
+    }
+
+    /// As [`Client::interrupt`], under an id of the caller's: whoever repeats it gets the first answer.
+    ///
+    /// # Errors
+    /// As [`Client::interrupt`].
+    pub async fn interrupt_as(
+        &self,
+        session: &SessionId,
+        interrupt: InterruptId,
+        execution: Option<ExecutionId>,
+        by: &str,
+    ) -> Result<Interrupted, EngineError> {
+        let asked = Interrupt {
+            session: session.clone(),
+            interrupt: interrupt.clone(),
+            execution,
+            by: by.to_owned(),
+            now_ms: self.env.now_ms(),
+        };
         let interrupted = self
-            .store
-            .interrupt(Interrupt {
-                session: session.clone(),
-                interrupt: InterruptId::from_bits(self.env.next_bits()),
-                execution,
-                by: by.to_owned(),
-                now_ms: self.env.now_ms(),
+            .ride(session, Some(interrupt.as_str()), || {
+                self.store.interrupt(asked.clone())
             })
             .await?;
         if let Interrupted::Accepted { owner, .. } = &interrupted {
@@ -334,7 +398,7 @@ impl Client {
     /// # Errors
     /// The session does not exist.
     pub async fn unpark(&self, session: &SessionId) -> Result<(), EngineError> {
-        self.append(session, Vec::new(), vec![HookOp::Unpark])
+        self.append(session, None, Vec::new(), vec![HookOp::Unpark])
             .await?;
         Ok(())
     }
@@ -348,6 +412,7 @@ impl Client {
         let event = self.event(id, SessionReleased { by: by.to_owned() });
         self.append(
             session,
+            None,
             vec![event],
             vec![HookOp::Unquarantine, HookOp::Unpark],
         )
@@ -355,7 +420,7 @@ impl Client {
         Ok(())
     }
 
-    /// Answers a permission question; the first answer counts.
+    /// Answers a permission question; the first answer counts, and the same answer again is that one.
     ///
     /// # Errors
     /// `AlreadyAnswered` when another answer came first.
@@ -382,7 +447,7 @@ impl Client {
                 by: by.to_owned(),
             },
         );
-        match self.append(session, vec![event], Vec::new()).await {
+        match self.append(session, None, vec![event], Vec::new()).await {
             Ok(_) => {
                 self.reach.hint_later(session);
                 Ok(())
@@ -449,7 +514,7 @@ impl Client {
         body: impl Into<EventBody>,
     ) -> Result<(), EngineError> {
         let id = facts(self.env.as_ref()).event();
-        self.append(session, vec![self.event(id, body)], Vec::new())
+        self.append(session, None, vec![self.event(id, body)], Vec::new())
             .await?;
         Ok(())
     }
@@ -477,9 +542,11 @@ impl Client {
             parent: parent.clone(),
             through,
         };
-        self.store
-            .fork(parent, through, &child, self.event(id, forked))
-            .await?;
+        let event = self.event(id, forked);
+        self.ride(parent, None, || {
+            self.store.fork(parent, through, &child, event.clone())
+        })
+        .await?;
         Ok(child)
     }
 

@@ -1,6 +1,6 @@
 //! Errors of the engine, by what the caller can do.
 
-use tenure_core::id::SessionId;
+use tenure_core::id::{MessageId, SessionId};
 use tenure_store::{AppendError, NodeError, ReadError};
 
 /// Why an operation of the engine failed.
@@ -24,6 +24,30 @@ pub enum EngineError {
         /// The session.
         session: SessionId,
     },
+    /// The input's id was used before, with another content: this one was not admitted.
+    #[error(
+        "session {session}: input {input} was admitted before with another content; nothing was changed. Give this \
+         one an id of its own"
+    )]
+    InputExists {
+        /// The session.
+        session: SessionId,
+        /// The id.
+        input: MessageId,
+    },
+    /// The answer to a write was lost, and the store did not say in time what became of it.
+    #[error(
+        "session {session}: it is not known whether this was stored ({reason}){}",
+        repeat(.again.as_deref())
+    )]
+    Unconfirmed {
+        /// The session.
+        session: SessionId,
+        /// The id to repeat the request with, where it has one of its own: it is then stored once.
+        again: Option<String>,
+        /// What happened last.
+        reason: String,
+    },
     /// The session's log cannot be used as it is.
     #[error("session {session}: {reason}")]
     Unusable {
@@ -37,12 +61,22 @@ pub enum EngineError {
     Stopped,
 }
 
+fn repeat(again: Option<&str>) -> String {
+    match again {
+        Some(id) => {
+            format!("; the same request with the id {id} is stored once, however often it is sent")
+        }
+        None => "; look before sending it again".to_owned(),
+    }
+}
+
 impl EngineError {
     /// The store could not do it, or nobody knows yet whether it did: later it may.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(
             self,
             Self::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
+                | Self::Unconfirmed { .. }
                 | Self::Read(ReadError::Unavailable { .. })
         )
     }

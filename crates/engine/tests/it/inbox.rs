@@ -148,7 +148,7 @@ async fn a_move_takes_its_turn_and_tools_run_at_the_new_place() {
 }
 
 #[tokio::test]
-async fn a_repeated_id_is_one_input_whatever_it_says() {
+async fn a_repeated_id_is_one_input_and_other_words_under_it_are_refused() {
     let bed = Bed::new([]);
     let engine = bed.engine().await;
     let session = bed.session().await;
@@ -159,8 +159,16 @@ async fn a_repeated_id_is_one_input_whatever_it_says() {
     };
     let first = bed.admit(&session, prompt("words")).await;
     let same = bed.admit(&session, prompt("words")).await;
-    let other = bed.admit(&session, prompt("other words")).await;
-    assert!(!first.duplicate && same.duplicate && other.duplicate);
+    let other = bed.client().admit(&session, prompt("other words")).await;
+    assert_eq!(
+        other,
+        Err(EngineError::InputExists {
+            session: session.clone(),
+            input: first.input.clone(),
+        })
+    );
+    assert!(!first.duplicate && same.duplicate);
+    assert_eq!(first.seq, same.seq);
     outcome(&engine, &session, &first).await;
     engine.idle().await;
     let late = bed.admit(&session, prompt("words")).await;

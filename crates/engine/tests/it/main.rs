@@ -20,6 +20,7 @@ mod ordering;
 mod peer;
 mod permissions;
 mod recovery;
+mod riding;
 mod silence;
 mod stores;
 mod support;

@@ -554,6 +554,7 @@ fn is_passing(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
+            | EngineError::Unconfirmed { .. }
             | EngineError::Read(ReadError::Unavailable { .. })
             | EngineError::Node(_)
     )
