@@ -1,6 +1,7 @@
 //! The engine of one process: a node with a reconciler, and the sessions it runs.
 
 pub(crate) mod board;
+pub(crate) mod living;
 mod orphans;
 pub(crate) mod rank;
 mod reconcile;
@@ -19,6 +20,7 @@ use crate::peer::owners::Reach;
 use crate::peer::{NodeHealth, NodeService};
 use board::Board;
 use futures::{FutureExt, StreamExt};
+use living::{Alive, Living};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     asked: Mutex<Asked>,
     running: Mutex<BTreeMap<SessionId, Run>>,
     running_count: watch::Sender<usize>,
+    /// Whatever of this node could still do something.
+    pub living: Living,
     look: Notify,
     results: broadcast::Sender<(SessionId, Owned)>,
     /// Boot-clock milliseconds when the reconciler last read the store to the end.
@@ -220,6 +224,7 @@ impl Engine {
             asked: Mutex::default(),
             running: Mutex::default(),
             running_count: watch::Sender::new(0),
+            living: Living::default(),
             look: Notify::new(),
             results: broadcast::channel(64).0,
             looked_ms,
@@ -232,8 +237,8 @@ impl Engine {
                 listen(&keeper);
                 keeper.look.notify_one();
             };
-            let running = keeper.running_count.subscribe();
-            keeper.node.keep(keeper.stop.clone(), running, reborn).await;
+            let living = keeper.living.clone();
+            keeper.node.keep(keeper.stop.clone(), living, reborn).await;
         }));
         let env = shared.config.env.clone();
         env.spawn(Box::pin(reconcile::keep_claims(shared.clone())));
@@ -344,7 +349,7 @@ impl Engine {
     /// Takes no more sessions and, all at once, hands those it runs over to other nodes: each at its next safe
     /// boundary, or as it is when it waits for approvals. What has not come to one within the drain budget is
     /// stopped, settled and handed over then, uncharged. Where no node can take a session it is left claimable.
-    /// Then leaves the store.
+    /// Then leaves the store; while a tool still runs that does not let itself be stopped, it only stops renewing.
     ///
     /// # Errors
     /// The store cannot be written; then the others learn of the end from the lock or the lease.
@@ -372,7 +377,12 @@ impl Engine {
                 self.idle().await;
             }
         }
+        let gone = shared.living.gone(shared.config.env.as_ref()).await;
         shared.stop.cancel();
+        if !gone {
+            tracing::error!(%incarnation, "a tool does not let itself be stopped; the lease is left to run out");
+            return Ok(());
+        }
         match shared.store.leave(&incarnation).await {
             Ok(()) | Err(NodeError::NotLive(_)) => Ok(()),
             Err(error) => Err(error.into()),
@@ -422,11 +432,13 @@ fn wake(shared: &Arc<Shared>, session: &SessionId) {
     drop(running);
     let task = shared.clone();
     let session = session.clone();
+    let alive = shared.living.begin();
     shared.config.env.spawn(Box::pin(async move {
         // Whatever happens in here, the session does not stay "running".
         let entry = Entry {
             shared: task.clone(),
             session: session.clone(),
+            _alive: alive,
         };
         loop {
             let caught = AssertUnwindSafe(own(&task, &session)).catch_unwind().await;
@@ -462,6 +474,7 @@ fn wake(shared: &Arc<Shared>, session: &SessionId) {
 struct Entry {
     shared: Arc<Shared>,
     session: SessionId,
+    _alive: Alive,
 }
 
 impl Drop for Entry {

@@ -1,6 +1,7 @@
 //! This process as a node: joining, renewing, fencing itself before its lease can end (R7, R13).
 
 use crate::config::{EngineConfig, Scope};
+use crate::engine::living::Living;
 use crate::engine::rank::ASKED_ONLY;
 use crate::error::EngineError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +10,7 @@ use std::time::Duration;
 use tenure_core::id::Incarnation;
 use tenure_store::{NodeInfo, Renewal, Store};
 use tenure_tools::guardian::LeaseDeadline;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-/// How long a fenced life may take to stop before it is asked again.
-const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// One life of this node: from a join to its end. A fenced node comes back as a new life.
 #[derive(Debug, Clone)]
@@ -92,11 +89,11 @@ impl Node {
     }
 
     /// Renews for ever; returns when `stop` is cancelled. After a fence it waits until nothing of the old life is
-    /// `running`, joins again as a new incarnation and calls `reborn`.
+    /// `living`, joins again as a new incarnation and calls `reborn`.
     pub async fn keep(
         &self,
         stop: CancellationToken,
-        mut running: watch::Receiver<usize>,
+        living: Living,
         reborn: impl Fn() + Send + Sync,
     ) {
         let env = self.config.env.clone();
@@ -116,7 +113,7 @@ impl Node {
                 tracing::warn!("this process was paused; renewing before anything else");
                 self.frozen.store(true, Ordering::Release);
             }
-            self.tick(&mut running, &reborn).await;
+            self.tick(&living, &reborn).await;
         }
     }
 
@@ -129,7 +126,7 @@ impl Node {
         }
     }
 
-    async fn tick(&self, running: &mut watch::Receiver<usize>, reborn: &(impl Fn() + Send + Sync)) {
+    async fn tick(&self, living: &Living, reborn: &(impl Fn() + Send + Sync)) {
         let env = &self.config.env;
         let before = env.boot_ms();
         let life = self.life();
@@ -159,7 +156,7 @@ impl Node {
             // It stopped its work while the store was away: what it held is for whoever comes first, and it
             // begins anew.
             Some(Ok(Renewal::Renewed | Renewal::Dead)) => {
-                self.be_reborn(&life, running, reborn).await;
+                self.be_reborn(&life, living, reborn).await;
             }
             Some(Err(error)) => {
                 tracing::warn!(%error, "lease not renewed");
@@ -183,21 +180,11 @@ impl Node {
 
     /// Begins anew. That the old life has stopped by itself is said to the store, so that it is no crash to what it
     /// held (R8); others may have noticed before.
-    async fn be_reborn(
-        &self,
-        old: &Life,
-        running: &mut watch::Receiver<usize>,
-        reborn: &(impl Fn() + Send + Sync),
-    ) {
+    async fn be_reborn(&self, old: &Life, living: &Living, reborn: &(impl Fn() + Send + Sync)) {
         tracing::warn!(incarnation = %old.incarnation, "stopped or declared dead; coming back as a new incarnation");
         self.deadline_ms.store(0, Ordering::Release);
         old.fenced.cancel();
-        let stopped = tokio::select! {
-            biased;
-            _ = running.wait_for(|n| *n == 0) => true,
-            () = self.config.env.sleep(STOPPED_WITHIN) => false,
-        };
-        if !stopped {
+        if !living.gone(self.config.env.as_ref()).await {
             // Not to be said then: its lease ends by itself, and whoever takes over waits for that.
             tracing::error!(incarnation = %old.incarnation, "something of the old life does not stop");
         } else if let Err(error) = self.store.resign(&old.incarnation).await {

@@ -122,9 +122,10 @@ impl ToolRunner {
                 seen: self.seen.clone(),
             };
             let done = Done::of(&self.counts);
+            let alive = cx.shared.living.begin();
             let (abort, fault) = (self.abort.clone(), self.fault_in.clone());
             cx.shared.config.env.spawn(Box::pin(async move {
-                let _done = done;
+                let _counted = (done, alive);
                 tokio::select! {
                     biased;
                     () = abort.cancelled() => {}

@@ -157,3 +157,48 @@ async fn who_comes_back_in_time_says_that_it_was_no_crash() {
         .collect();
     assert_eq!(charges, [0]);
 }
+
+/// A call that blocks its thread cannot be stopped. As long as it lives nobody says that this node has stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_life_that_a_tool_outlives_does_not_resign() {
+    let (tool, hold) = Held::new(Manner::Blocks);
+    let bed = Bed::new([Play::Answer(calls([call("a", "hold", "{}")]))]).with_tool(tool);
+    let (engine, sky) = under_weather(&bed).await;
+    let session = bed.session().await;
+    let admission = bed.admit(&session, Prompt::steer("hi")).await;
+    eventually("the tool", async || hold.begun() == 1).await;
+    let first = engine.incarnation();
+    sky.away.store(true, Ordering::SeqCst);
+    eventually("the end of its work", async || engine.running() == 0).await;
+    sky.take_asked();
+    sky.away.store(false, Ordering::SeqCst);
+    eventually("a new life", async || engine.incarnation() != first).await;
+    assert_eq!(hold.at_work(), 1);
+    assert!(!sky.take_asked().contains_key("resign"));
+    hold.release();
+    let ended = engine.outcome(&session, &admission.input, Some(admission.seq));
+    assert_eq!(ended.await.unwrap(), Outcome::Succeeded);
+    assert_eq!(hold.begun(), 1, "nothing is run again by itself");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_node_that_a_tool_outlives_does_not_leave() {
+    for stubborn in [true, false] {
+        let manner = if stubborn {
+            Manner::Blocks
+        } else {
+            Manner::Ignores
+        };
+        let (tool, hold) = Held::new(manner);
+        let bed = Bed::new([Play::Answer(calls([call("a", "hold", "{}")]))]).with_tool(tool);
+        let (engine, sky) = under_weather(&bed).await;
+        let session = bed.session().await;
+        bed.admit(&session, Prompt::steer("hi")).await;
+        eventually("the tool", async || hold.begun() == 1).await;
+        engine.shutdown_now().await.unwrap();
+        assert_eq!(hold.at_work(), usize::from(stubborn));
+        let left = sky.take_asked().contains_key("leave");
+        assert_eq!(left, !stubborn);
+        hold.release();
+    }
+}
