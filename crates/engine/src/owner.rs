@@ -20,7 +20,7 @@ use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tenure_core::claim::ISOLATE_FROM;
+use tenure_core::claim::{ISOLATE_FROM, MAX_ATTEMPTS};
 use tenure_core::error::SessionError;
 use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
@@ -62,7 +62,7 @@ pub enum Owned {
         /// What it needs.
         reason: String,
     },
-    /// A process of its own was started for it (R8).
+    /// It runs in a process of its own only (R8): one was started, or will be when that can be tried again.
     Isolated,
 }
 
@@ -97,6 +97,13 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
     )
     .patient_until(life.fenced.clone());
     let mut tenure = tenure;
+    if is_for_alone(shared, &tenure) {
+        match let_go_alone(shared, session, &writer).await? {
+            LetGo::Done => return Ok(Owned::Isolated),
+            LetGo::Lost => return Ok(Owned::Lost),
+            LetGo::Cancelling => tenure.phase = Phase::Cancelling,
+        }
+    }
     let mut place = Some(place);
     // The claim is ours: whatever goes wrong from here on, it must end settled, lost or set aside.
     loop {
@@ -142,11 +149,11 @@ async fn take(
     }
 }
 
-/// After two charges a session runs alone in its own process, when this one has others (R8).
+/// After two charges a session runs alone in its own process, when this one has others (R8): then it is not taken.
 async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, EngineError> {
-    let Some(isolate) = &shared.config.isolate else {
+    if shared.config.isolate.is_none() {
         return Ok(false);
-    };
+    }
     let row = shared.store.session(session).await?;
     // The charge of the takeover itself comes on top of what is stored.
     let free = |row: &SessionRow| matches!(row.state, Claim::Claimable { .. });
@@ -154,17 +161,60 @@ async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, Eng
         shared.isolations.forget(session);
         return Ok(false);
     }
+    start_alone(shared, session);
+    Ok(true)
+}
+
+/// Starts a process of its own for the session, unless that was tried a while ago. Beside others it does not run even
+/// when that fails: it could take them along, and only what it suffers alone is its own doing.
+fn start_alone(shared: &Arc<Shared>, session: &SessionId) {
+    let Some(isolate) = &shared.config.isolate else {
+        return;
+    };
     if !shared.isolations.due(session, shared.config.env.boot_ms()) {
-        return Ok(true);
+        return;
     }
     match isolate(session) {
-        Ok(()) => Ok(true),
+        Ok(()) => tracing::info!(%session, "a process of its own was started for it"),
         Err(error) => {
-            shared.isolations.forget(session);
-            tracing::warn!(%session, %error, "cannot start a process of its own; running it here");
-            Ok(false)
+            tracing::error!(%session, %error, "cannot start a process of its own; the session waits for another try");
         }
     }
+}
+
+/// Came a session here that has to run alone, by a hand-over, an adoption or a takeover that was not foreseen?
+fn is_for_alone(shared: &Shared, tenure: &Tenure) -> bool {
+    shared.config.isolate.is_some()
+        && (ISOLATE_FROM..MAX_ATTEMPTS).contains(&tenure.attempts)
+        && tenure.phase != Phase::Cancelling
+}
+
+/// What came of letting a session go that has to run alone.
+enum LetGo {
+    Done,
+    Lost,
+    /// It is interrupted: that is settled here.
+    Cancelling,
+}
+
+/// Gives the session to nobody, as it is, and starts a process for it.
+async fn let_go_alone(
+    shared: &Arc<Shared>,
+    session: &SessionId,
+    writer: &Writer,
+) -> Result<LetGo, EngineError> {
+    let give = HookOp::HandOver {
+        to: None,
+        accept_ms: 0,
+    };
+    match writer.append(Batch::start(Vec::new(), vec![give])).await {
+        Ok(_) => {}
+        Err(AppendError::StaleClaim { .. }) => return Ok(LetGo::Lost),
+        Err(AppendError::Cancelling { .. }) => return Ok(LetGo::Cancelling),
+        Err(error) => return Err(error.into()),
+    }
+    start_alone(shared, session);
+    Ok(LetGo::Done)
 }
 
 /// Loads the fold, sees to leftovers, settles what a lost owner left open. False when nothing is left to do.

@@ -7,7 +7,7 @@ use tenure_core::event::EventBody;
 use tenure_core::id::SessionId;
 use tenure_core::placement::Serves;
 use tenure_engine::*;
-use tenure_store::{SessionState, Store};
+use tenure_store::SessionState;
 
 /// A node that takes any session that works below `root`.
 fn at(bed: &Bed, root: &std::path::Path) -> EngineConfig {

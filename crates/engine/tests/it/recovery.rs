@@ -4,7 +4,6 @@ use crate::checks::show;
 use crate::fakes::*;
 use crate::support::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tenure_core::claim::{CONTINUATION_AFTER_CRASH, continuation_id};
 use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
@@ -285,10 +284,9 @@ async fn a_continuation_nobody_consumed_goes_with_the_interrupt() {
 /// Three crashes while it does something: the third takeover sets it aside.
 #[tokio::test]
 async fn crashes_are_charged_and_the_third_quarantines() {
-    let mut bed = Bed::new([]);
+    let bed = Bed::new([]);
     let session = bed.session().await;
     let admission = bed.admit(&session, Prompt::steer("hi")).await;
-    let isolated = Arc::new(AtomicUsize::new(0));
     for crash in 1..=3 {
         bed.model.push(Play::Hang(half("x")));
         let victim = bed.victim().await;
@@ -296,11 +294,6 @@ async fn crashes_are_charged_and_the_third_quarantines() {
         bed.until_nth(&session, "fragment.started", crash).await;
         victim.kill().await;
     }
-    let count = isolated.clone();
-    bed.config.isolate = Some(Arc::new(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-        Err(std::io::Error::other("no process here"))
-    }));
     let engine = bed.engine().await;
     let ended = outcome(&engine, &session, &admission).await;
     assert!(matches!(ended, Outcome::Quarantined(_)), "{ended:?}");
@@ -316,7 +309,6 @@ async fn crashes_are_charged_and_the_third_quarantines() {
             (3, RecoveryDecision::Quarantine)
         ]
     );
-    assert!(isolated.load(Ordering::SeqCst) >= 1);
     let row = bed.store.session(&session).await.unwrap().unwrap();
     assert!(matches!(row.state, SessionState::Quarantined { .. }));
     // Inputs are still accepted; nothing runs before a person says so.
@@ -382,6 +374,106 @@ async fn from_the_second_charge_on_it_is_asked_to_run_alone() {
     }
     assert!(asked.try_recv().is_err(), "asked once");
     assert_eq!(bed.model.sent(), 2, "this process leaves it alone");
+}
+
+/// A node with others whose isolated processes are told to `asked`, and that fail to start while it says so.
+fn beside_others(
+    bed: &Bed,
+    fails: bool,
+) -> (
+    EngineConfig,
+    tokio::sync::mpsc::UnboundedReceiver<SessionId>,
+) {
+    let (told, asked) = tokio::sync::mpsc::unbounded_channel();
+    let isolate = move |session: &SessionId| {
+        told.send(session.clone()).map_err(std::io::Error::other)?;
+        match fails {
+            true => Err(std::io::Error::other("no process here")),
+            false => Ok(()),
+        }
+    };
+    let config = EngineConfig {
+        scope: Scope::Any,
+        isolate: Some(Arc::new(isolate)),
+        ..bed.config.clone()
+    };
+    (config, asked)
+}
+
+/// The session crashed two owners, and is to end well in the end.
+async fn crashed_twice(bed: &Bed) -> (SessionId, Admission) {
+    let session = bed.session().await;
+    let admission = bed.admit(&session, Prompt::steer("hi")).await;
+    for crash in 1..=2 {
+        let victim = bed.victim().await;
+        victim.engine.run(&session);
+        bed.until_nth(&session, "fragment.started", crash).await;
+        victim.kill().await;
+    }
+    (session, admission)
+}
+
+#[tokio::test]
+async fn it_does_not_run_beside_others_even_when_no_process_can_be_started() {
+    let bed = Bed::new([Play::Hang(half("x")), Play::Hang(half("y"))]);
+    let (session, admission) = crashed_twice(&bed).await;
+    let (config, mut asked) = beside_others(&bed, true);
+    let engine = bed.engine_with(&bed.store, config).await;
+    let mut results = engine.results();
+    assert_eq!(asked.recv().await, Some(session.clone()));
+    for _ in 0..5 {
+        assert_eq!(
+            results.recv().await.unwrap(),
+            (session.clone(), Owned::Isolated)
+        );
+        engine.idle().await;
+        engine.wake(&session);
+    }
+    assert!(asked.try_recv().is_err(), "not tried again at once");
+    assert_eq!(bed.model.sent(), 2);
+    // Somebody runs it alone by hand.
+    let alone = bed.engine().await;
+    assert_eq!(
+        outcome(&alone, &session, &admission).await,
+        Outcome::Succeeded
+    );
+}
+
+#[tokio::test]
+async fn what_is_handed_over_after_two_charges_is_let_go_to_run_alone() {
+    let bed = Bed::new([
+        Play::Hang(half("x")),
+        Play::Hang(half("y")),
+        Play::Hang(half("z")),
+    ]);
+    let (session, admission) = crashed_twice(&bed).await;
+    let first = bed.engine().await;
+    first.run(&session);
+    bed.until_nth(&session, "fragment.started", 3).await;
+    let charged = bed.store.session(&session).await.unwrap().unwrap();
+    assert_eq!(charged.attempts, 2);
+    let (config, mut asked) = beside_others(&bed, false);
+    let heir = bed.engine_with(&bed.store, config).await;
+    first.shutdown_now().await.unwrap();
+    assert_eq!(asked.recv().await, Some(session.clone()));
+    heir.idle().await;
+    let row = bed.store.session(&session).await.unwrap().unwrap();
+    assert!(
+        matches!(row.state, SessionState::Claimable { .. }),
+        "{:?}",
+        row.state
+    );
+    // To the heir, and from the heir to nobody.
+    assert_eq!((row.attempts, row.epoch), (2, charged.epoch + 2));
+    assert_eq!(bed.model.sent(), 3, "nothing ran beside others");
+    let alone = bed.engine().await;
+    assert_eq!(
+        outcome(&alone, &session, &admission).await,
+        Outcome::Succeeded
+    );
+    alone.idle().await;
+    let row = bed.store.session(&session).await.unwrap().unwrap();
+    assert_eq!(row.attempts, 0);
 }
 
 #[tokio::test]

@@ -173,7 +173,10 @@ fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
         Owned::Quarantined { reason } => ("quarantined", reason.clone()),
         Owned::Lost => ("lost", "another node has it now".to_owned()),
         Owned::Unplaceable { reason } => ("unplaceable", format!("not for this node: {reason}")),
-        Owned::Isolated => ("isolated", "it runs in a process of its own".to_owned()),
+        Owned::Isolated => (
+            "isolated",
+            "it runs in a process of its own only".to_owned(),
+        ),
         Owned::Idle | Owned::Held { .. } => return Ok(()),
     };
     if as_json {
