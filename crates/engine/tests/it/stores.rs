@@ -70,6 +70,7 @@ impl Place {
                 let options = Options {
                     clock: options.clock,
                     mutations: options.mutations,
+                    silent_is_gone: true,
                 };
                 PostgresStore::open(database.url(), options).unwrap()
             }
