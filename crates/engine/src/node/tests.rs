@@ -10,7 +10,11 @@ use tenure_store::ProcessId;
 
 /// The system's world with a boot-time clock that stands until it is moved.
 #[derive(Default)]
-struct Stepped(AtomicU64);
+struct Stepped {
+    clock: Arc<AtomicU64>,
+    /// How much later than asked the next sleep ends.
+    pause: Arc<AtomicU64>,
+}
 
 impl IdSource for Stepped {
     fn next_bits(&self) -> u128 {
@@ -24,7 +28,7 @@ impl Environment for Stepped {
     }
 
     fn boot_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.clock.load(Ordering::SeqCst)
     }
 
     fn random(&self) -> u64 {
@@ -32,7 +36,11 @@ impl Environment for Stepped {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        SystemEnvironment.sleep(duration)
+        let (clock, pause) = (Arc::clone(&self.clock), Arc::clone(&self.pause));
+        Box::pin(async move {
+            SystemEnvironment.sleep(duration).await;
+            clock.fetch_add(pause.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        })
     }
 
     fn spawn(&self, future: BoxFuture<'static, ()>) {
@@ -64,7 +72,8 @@ impl Clockwork {
     /// A node that joined at 1000 ms, with a lease of 6 s and a margin of 1.5 s.
     async fn new() -> Self {
         let bed = Bed::new([]);
-        let env = Arc::new(Stepped(AtomicU64::new(1_000)));
+        let env = Arc::new(Stepped::default());
+        env.clock.store(1_000, Ordering::SeqCst);
         let (store, sky) = Weather::over(&bed.store);
         let config = EngineConfig {
             env: env.clone(),
@@ -80,7 +89,7 @@ impl Clockwork {
     }
 
     fn at(&self, ms: u64) {
-        self.env.0.store(ms, Ordering::SeqCst);
+        self.env.clock.store(ms, Ordering::SeqCst);
     }
 
     async fn tick(&self) {
@@ -101,7 +110,7 @@ async fn the_lease_counts_from_before_the_renewal_was_sent() {
     works.at(2_000);
     // The answer takes two seconds.
     let env = works.env.clone();
-    let late = move || env.0.store(4_000, Ordering::SeqCst);
+    let late = move || env.clock.store(4_000, Ordering::SeqCst);
     *works.sky.renewed.lock().unwrap() = Some(Box::new(late));
     works.tick().await;
     assert!(works.may_start_at(6_499));
@@ -170,4 +179,51 @@ async fn a_new_life_begins_when_the_old_one_has_stopped() {
     drop(alive);
     tick.await;
     assert_ne!(works.node.life().incarnation, life.incarnation);
+}
+
+/// Whether something could be started at each of the renewals that `keep` makes, with `at_renewal` run after each.
+async fn renewals_of_keep(
+    works: Clockwork,
+    many: usize,
+    at_renewal: impl Fn(&Clockwork, usize) + Send + 'static,
+) -> Vec<bool> {
+    let works = Arc::new(works);
+    let (told, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let (looking, count) = (Arc::clone(&works), AtomicU64::new(0));
+    let look = move || {
+        let _ = told.send(looking.node.may_start());
+        let nth = count.fetch_add(1, Ordering::SeqCst) as usize;
+        at_renewal(&looking, nth);
+    };
+    *works.sky.renewed.lock().unwrap() = Some(Box::new(look));
+    let stop = CancellationToken::new();
+    let running = works.running.subscribe();
+    let mut could_start = Vec::new();
+    let seeing = async {
+        while could_start.len() < many {
+            could_start.push(seen.recv().await.unwrap());
+        }
+        stop.cancel();
+    };
+    tokio::join!(works.node.keep(stop.clone(), running, || {}), seeing);
+    *works.sky.renewed.lock().unwrap() = None;
+    could_start
+}
+
+#[tokio::test]
+async fn a_slow_renewal_is_no_pause_and_an_overslept_one_is() {
+    // The first answer takes all but 100 ms of what is left: the store is slow, and this process is awake.
+    let slow = renewals_of_keep(Clockwork::new().await, 2, |works, nth| {
+        if nth == 0 {
+            works.at(1_000 + 4_400);
+        }
+    });
+    assert_eq!(slow.await, [true, true]);
+    // The sleep before the second takes three seconds longer than asked: nothing starts until it is answered.
+    let paused = renewals_of_keep(Clockwork::new().await, 3, |works, nth| {
+        if nth == 0 {
+            works.env.pause.store(3_000, Ordering::SeqCst);
+        }
+    });
+    assert_eq!(paused.await, [true, false, true]);
 }
