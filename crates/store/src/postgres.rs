@@ -178,7 +178,7 @@ impl Shared {
     async fn connect_writer(&self, purpose: Use, name: &str) -> Result<Conn, String> {
         let conn = self.maker.connect(purpose, name).await;
         let conn = conn.map_err(|error| error.to_string())?;
-        let rewound = self.owned.compare(&conn, &self.cache).await;
+        let rewound = self.owned.compare(&conn, purpose, &self.cache).await;
         let rewound = rewound.map_err(|trouble| trouble.words())?;
         self.wake(&rewound);
         Ok(conn)

@@ -19,7 +19,7 @@ use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
 const ANSWER: Duration = Duration::from_secs(12);
 
 /// What a connection is for, which says how long it may take over something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Use {
     /// Batches of appends.
     Write,
@@ -33,6 +33,15 @@ pub(super) enum Use {
 }
 
 impl Use {
+    /// How long one address may take to be reached, and all of it until the server is ready. A renewal has to get
+    /// through, over a second try if need be, before its node must stop.
+    fn dialling(self) -> (Duration, Duration) {
+        match self {
+            Self::Control => (Duration::from_millis(600), Duration::from_millis(1_500)),
+            _ => (CONNECT, CONNECT * 2),
+        }
+    }
+
     /// The limits of a session. `local`: of a transaction, where a pooler hands sessions around.
     pub(super) fn limits(self, local: bool) -> String {
         let (statement, lock) = match self {
@@ -67,9 +76,17 @@ impl Use {
     }
 }
 
-/// `remote_apply` and the like stay as they are: only what promises less than a flush is raised.
-const SYNCHRONOUS: &str = "SELECT set_config('synchronous_commit', 'on', false) \
-     WHERE current_setting('synchronous_commit') IN ('off', 'local')";
+/// `remote_apply` and the like stay as they are: only what promises less than a flush is raised. `local`: for this
+/// transaction.
+macro_rules! synchronous {
+    ($local:literal) => {
+        concat!(
+            "SELECT set_config('synchronous_commit', 'on', ",
+            $local,
+            ") WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+        )
+    };
+}
 
 /// How connections of this store are made.
 #[derive(Clone)]
@@ -106,12 +123,13 @@ impl Maker {
         heard: Option<mpsc::UnboundedSender<Notification>>,
     ) -> Result<Conn, OpenError> {
         let mut config = self.place.config.clone();
-        config.application_name(name);
+        let (each, all) = purpose.dialling();
+        config.application_name(name).connect_timeout(each);
         let unreachable = |detail: String| OpenError::Unreachable {
             path: self.place.shown.clone(),
             detail,
         };
-        let connected = tokio::time::timeout(CONNECT * 2, config.connect(self.tls.clone()))
+        let connected = tokio::time::timeout(all, config.connect(self.tls.clone()))
             .await
             .map_err(|_| unreachable("no answer".to_owned()))?;
         let (client, mut connection) =
@@ -151,7 +169,7 @@ impl Maker {
             driven,
         };
         if !self.pooled {
-            let settings = format!("{}{SYNCHRONOUS}", purpose.limits(false));
+            let settings = format!("{}{}", purpose.limits(false), synchronous!("false"));
             conn.batch(&settings)
                 .await
                 .map_err(|trouble| super::trouble::not_opened(&self.place, &trouble))?;
@@ -248,6 +266,14 @@ impl Conn {
         params: &[Param<'_>],
     ) -> Result<Option<Row>, Trouble> {
         Ok(self.rows(sql, params).await?.into_iter().next())
+    }
+
+    /// What a transaction that writes begins with.
+    pub(super) fn begin(&self, purpose: Use) -> String {
+        match self.pooled {
+            true => format!("BEGIN; {}{}", purpose.limits(true), synchronous!("true")),
+            false => "BEGIN".to_owned(),
+        }
     }
 
     pub(super) fn is_pooled(&self) -> bool {

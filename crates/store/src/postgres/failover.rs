@@ -2,7 +2,7 @@
 //! server's timeline is not the one seen before.
 
 use super::cache::Cache;
-use super::conn::Conn;
+use super::conn::{Conn, Use};
 use super::sql::{int, params, uint};
 use super::trouble::Trouble;
 use crate::machine::head::Head;
@@ -27,7 +27,8 @@ struct Last {
 struct State {
     nodes: HashSet<String>,
     sessions: HashMap<SessionId, Last>,
-    timeline: Option<Timeline>,
+    /// As each writer last saw it: what one of them noticed, the other has yet to find out about its own connection.
+    timelines: HashMap<Use, Timeline>,
     rewound: Vec<String>,
 }
 
@@ -37,6 +38,9 @@ pub(super) struct Owned(Mutex<State>);
 
 /// Rewound sessions remembered for `health`.
 const REMEMBERED: usize = 100;
+/// How far `write_no` and `rev` go up at a failover: further than any writes that were lost can have raised them, so
+/// that nothing remembered of those can ever be taken for what is there now.
+const LEAP: i64 = 1 << 32;
 
 impl Owned {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -82,23 +86,28 @@ impl Owned {
         self.state().rewound.clone()
     }
 
-    /// Looks at the server behind a new connection. Sessions whose log went back are let go: their owner's next write
-    /// finds another fence than its own. They are returned, to be woken. Errors also say that it is a standby.
+    /// Looks at the server behind a new connection of the writer for `purpose`. On another timeline than before, every
+    /// session of this process is fenced before anything is written: also what no fence covers (an admission, an
+    /// answer, an interrupt) may have been lost, while its owner's memory still has it. They are returned, to be
+    /// woken. Errors also say that it is a standby. Dropped on its way, it is done again by the next connection.
     pub(super) async fn compare(
         &self,
         conn: &Conn,
+        purpose: Use,
         cache: &Cache,
     ) -> Result<Vec<SessionId>, Trouble> {
         let now = timeline(conn).await?;
-        let (before, sessions) = {
+        let (before, nodes, sessions) = {
             let state = self.state();
-            (state.timeline.clone(), state.sessions.clone())
+            let nodes: Vec<String> = state.nodes.iter().cloned().collect();
+            let before = state.timelines.get(&purpose).cloned();
+            (before, nodes, state.sessions.clone())
         };
         if before.as_ref() == Some(&now) {
             return Ok(Vec::new());
         }
         let Some(before) = before else {
-            self.state().timeline = Some(now);
+            self.state().timelines.insert(purpose, now);
             return Ok(Vec::new());
         };
         tracing::warn!(
@@ -107,52 +116,103 @@ impl Owned {
             "the server is on another timeline: a failover"
         );
         cache.clear();
-        let ids: Vec<&str> = sessions.keys().map(SessionId::as_str).collect();
-        let rows = conn
-            .rows(
-                "SELECT s.id, s.head, s.epoch, s.write_no FROM unnest($1) u(id) \
-                 CROSS JOIN LATERAL (SELECT x.* FROM @.session x WHERE x.id = u.id LIMIT 1) s",
-                params![TEXT_ARRAY: ids],
-            )
-            .await?;
-        let stored: HashMap<String, (i64, i64, i64)> = rows
-            .iter()
-            .map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3))))
-            .collect();
-        let mut rewound = Vec::new();
+        let stored = stored(conn, &sessions).await?;
+        let mut fenced = fence(conn, purpose, &nodes).await?;
+        tracing::warn!(
+            sessions = fenced.len(),
+            "the sessions of this process are taken up anew, from the log as it is now"
+        );
         let mut state = self.state();
         for (session, last) in sessions {
             let found = stored.get(session.as_str()).copied();
-            let kept = found.is_some_and(|(head, epoch, write_no)| {
-                // Others may have gone on since; only what is behind was rewound.
-                (epoch, head) >= (last.epoch, last.head)
-                    && (epoch > last.epoch || write_no >= last.write_no)
-            });
-            if kept {
+            if last.is_kept(found) {
                 continue;
             }
-            let (head, epoch, _) = found.unwrap_or((-1, 0, 0));
-            tracing::error!(
-                %session, had_head = last.head, has_head = head, had_epoch = last.epoch, has_epoch = epoch,
-                "the failover lost acknowledged events of this session; it stops here"
-            );
-            if state.rewound.len() < REMEMBERED {
-                state.rewound.push(format!(
-                    "a failover took {session} back from seq {} to {}",
-                    uint(last.head),
-                    if head < 0 {
-                        "nothing".to_owned()
-                    } else {
-                        head.to_string()
-                    }
-                ));
-            }
             state.sessions.remove(&session);
-            rewound.push(session);
+            state.lost(&session, last, found);
+            if !fenced.contains(&session) {
+                fenced.push(session);
+            }
         }
-        state.timeline = Some(now);
-        Ok(rewound)
+        state.timelines.insert(purpose, now);
+        drop(state);
+        // What was put there while the old server still answered the other writer.
+        cache.clear();
+        Ok(fenced)
     }
+}
+
+/// A session's last seq (-1: none), epoch and `write_no` as they are stored.
+type Found = (i64, i64, i64);
+
+impl Last {
+    /// Others may have gone on since; only what is behind was rewound.
+    fn is_kept(&self, found: Option<Found>) -> bool {
+        found.is_some_and(|(head, epoch, write_no)| {
+            (epoch, head) >= (self.epoch, self.head)
+                && (epoch > self.epoch || write_no >= self.write_no)
+        })
+    }
+}
+
+impl State {
+    /// Says what a failover lost of a session.
+    fn lost(&mut self, session: &SessionId, last: Last, found: Option<Found>) {
+        let (head, epoch, _) = found.unwrap_or((-1, 0, 0));
+        tracing::error!(
+            %session, had_head = last.head, has_head = head, had_epoch = last.epoch, has_epoch = epoch,
+            "the failover lost acknowledged events of this session; it goes on from what is left"
+        );
+        if self.rewound.len() < REMEMBERED {
+            self.rewound.push(format!(
+                "a failover took {session} back from seq {} to {}",
+                uint(last.head),
+                if head < 0 {
+                    "nothing".to_owned()
+                } else {
+                    head.to_string()
+                }
+            ));
+        }
+    }
+}
+
+/// What the server has of these sessions.
+async fn stored(
+    conn: &Conn,
+    sessions: &HashMap<SessionId, Last>,
+) -> Result<HashMap<String, Found>, Trouble> {
+    let ids: Vec<&str> = sessions.keys().map(SessionId::as_str).collect();
+    let rows = conn
+        .rows(
+            "SELECT s.id, s.head, s.epoch, s.write_no FROM unnest($1) u(id) \
+             CROSS JOIN LATERAL (SELECT x.* FROM @.session x WHERE x.id = u.id LIMIT 1) s",
+            params![TEXT_ARRAY: ids],
+        )
+        .await?;
+    let found = rows
+        .iter()
+        .map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3))));
+    Ok(found.collect())
+}
+
+/// Takes what these nodes own out of the hands of whoever holds it in memory: every fence is another from here on. A
+/// node takes its own up again as what it has lost sight of, which charges nobody.
+async fn fence(conn: &Conn, purpose: Use, nodes: &[String]) -> Result<Vec<SessionId>, Trouble> {
+    conn.batch(&conn.begin(purpose)).await?;
+    let rows = conn
+        .rows(
+            "WITH mine AS MATERIALIZED (SELECT sid FROM @.session WHERE owner = ANY($1) ORDER BY sid FOR UPDATE) \
+             UPDATE @.session SET epoch = epoch + 1, write_no = write_no + $2, rev = rev + $2 \
+             WHERE sid = ANY(ARRAY(SELECT sid FROM mine)) RETURNING id",
+            params![TEXT_ARRAY: nodes, INT8: LEAP],
+        )
+        .await;
+    let end = if rows.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    conn.batch(end).await?;
+    let rows = rows?;
+    let ids = rows.iter().map(|row| SessionId::parse(row.get(0)));
+    Ok(ids.filter_map(Result::ok).collect())
 }
 
 /// Which history the server writes. A standby is refused: owner decisions are made where they are written.

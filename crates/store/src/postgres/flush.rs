@@ -663,10 +663,7 @@ pub(super) async fn flush(
         conn.ready_of(&batch.text, &values).await
     };
     ready.await.map_err(not_begun)?;
-    let mut begin = match conn.is_pooled() {
-        true => format!("BEGIN; {}", purpose.limits(true)),
-        false => "BEGIN".to_owned(),
-    };
+    let mut begin = conn.begin(purpose);
     if hurried {
         begin.push_str(HURRIED);
     }

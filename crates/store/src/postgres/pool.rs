@@ -113,6 +113,13 @@ impl Slot {
         }
     }
 
+    /// The connection if there is one already: what it was used for last says nothing about whether it still stands.
+    pub(super) async fn standing(&self) -> Option<Used<'_>> {
+        let slot = self.conn.lock().await;
+        let stands = slot.as_ref().is_some_and(|conn| !conn.is_closed());
+        stands.then_some(Used(slot))
+    }
+
     /// The connection, made anew when it was lost.
     pub(super) async fn get(&self) -> Result<Used<'_>, Trouble> {
         let mut slot = self.conn.lock().await;

@@ -17,6 +17,7 @@ use crate::machine::{Failure as Failed, Ran, Stop, append, check, claim, fork as
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::event::{EventRecord, NewEvent};
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
@@ -26,6 +27,9 @@ use tokio::sync::{oneshot, watch};
 type Reading<T> = dyn for<'a> Fn(&'a Shared, &'a super::conn::Conn) -> BoxFuture<'a, Result<T, ReadStop>>
     + Send
     + Sync;
+
+/// How long a connection that was open already may keep a renewal waiting.
+const SILENT: Duration = Duration::from_secs(1);
 
 fn read_failed(reason: impl Into<String>) -> ReadError {
     ReadError::Unavailable {
@@ -201,6 +205,42 @@ impl PostgresStore {
             }
         });
         done.await.unwrap_or_else(|reason| Err(read_failed(reason)))
+    }
+
+    /// Work that must not wait for a connection that has gone silent, and may be done twice: a network that broke
+    /// without a word is found out within [`SILENT`], and everything is done again on a new connection.
+    async fn promptly<T, F>(&self, slot: fn(&Shared) -> &Slot, work: F) -> Result<T, NodeError>
+    where
+        T: Send + 'static,
+        F: for<'a> Fn(&'a Arc<Shared>, &'a super::conn::Conn) -> BoxFuture<'a, Result<T, Trouble>>
+            + Send
+            + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        let done = self.spawned(async move {
+            let slot = slot(&shared);
+            if let Some(conn) = slot.standing().await {
+                let tried = tokio::time::timeout(SILENT, work(&shared, &conn)).await;
+                let tried = tried.unwrap_or_else(|_| Err(Trouble::lost("the server is silent")));
+                match conn.ended(tried) {
+                    Err(Trouble::Lost(reason)) => {
+                        tracing::warn!(reason, "a connection was lost; trying a new one");
+                    }
+                    done => return done,
+                }
+            }
+            let conn = match slot.get().await {
+                Ok(conn) => conn,
+                // What met one attempt to connect need not meet the next.
+                Err(_) => slot.get().await?,
+            };
+            let done = work(&shared, &conn).await;
+            conn.ended(done)
+        });
+        match done.await {
+            Ok(done) => done.map_err(|trouble| unavailable(&trouble)),
+            Err(reason) => Err(NodeError::Unavailable { reason }),
+        }
     }
 
     /// Work on a slot's connection.
@@ -511,9 +551,10 @@ impl Store for PostgresStore {
 
     async fn renew(&self, incarnation: &Incarnation) -> Result<Renewal, NodeError> {
         let id = incarnation.clone();
-        self.on_slot(
+        self.promptly(
             |shared| &shared.renewals,
             move |shared, conn| {
+                let id = id.clone();
                 Box::pin(async move { node::renew(conn, &id, &shared.switches).await })
             },
         )
@@ -523,9 +564,12 @@ impl Store for PostgresStore {
     async fn drain(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
         let id = incarnation.clone();
         let drained = self
-            .on_slot(
+            .promptly(
                 |shared| &shared.renewals,
-                move |_, conn| Box::pin(async move { node::drain(conn, &id).await }),
+                move |_, conn| {
+                    let id = id.clone();
+                    Box::pin(async move { node::drain(conn, &id).await })
+                },
             )
             .await?;
         if drained {

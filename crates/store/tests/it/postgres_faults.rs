@@ -6,6 +6,7 @@ use futures::FutureExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tenure_core::event::body::Delivery;
 use tenure_core::id::*;
 use tenure_store::conformance::World;
 use tenure_store::conformance::world::*;
@@ -412,11 +413,9 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
         assert!(matches!(refused, OpenError::Standby { .. }), "{refused}");
         standby.hold_back().unwrap();
     });
-    let event = vec![w.renamed("only the primary has it")];
-    second
-        .append(Guard::Settling, event, Vec::new())
-        .await
-        .unwrap();
+    // An admission has no fence and changes none.
+    let admission = w.admit(&lost).await;
+    let had = w.log(&lost).await;
     let promoted = tokio::task::block_in_place(|| {
         primary.stop(Stop::Immediate).unwrap();
         let promoted = standby.promote().unwrap();
@@ -424,35 +423,21 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
         proxy.cut();
         promoted
     });
-    // The other session was not touched by it, and goes on.
-    let mut event = w.renamed("on");
-    loop {
-        let again = event.clone();
-        match first.append(Guard::Settling, vec![event], Vec::new()).await {
-            Ok(_) => break,
-            Err(AppendError::Unavailable { .. }) => {}
-            Err(AppendError::Unknown { .. }) => {
-                let ids = [again.id.clone()];
-                let found = store.resolve(&kept, &first.fence, &ids).await.unwrap();
-                first.resolved(found.as_ref());
-                if found.is_some() {
-                    break;
+    // Whoever worked from memory is stopped, whatever became of it; nothing of that memory is written.
+    for (owner, what) in [(&mut second, "lost"), (&mut first, "kept")] {
+        assert_eq!(
+            refusal(&w, owner).await,
+            AppendError::StaleClaim {
+                session: if what == "lost" {
+                    lost.clone()
+                } else {
+                    kept.clone()
                 }
             }
-            Err(other) => panic!("{other:?}"),
-        }
-        // tidy: sleep ok because it only paces the tries.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        event = again;
+        );
     }
-    let stops = vec![w.renamed("on a log that lost an event")];
-    let refused = second.append(Guard::Settling, stops, Vec::new()).await;
-    assert_eq!(
-        refused.unwrap_err(),
-        AppendError::StaleClaim {
-            session: lost.clone()
-        }
-    );
+    assert_eq!(w.log(&lost).await, had[..had.len() - 1]);
+    assert!(store.inbox(&lost).await.unwrap().is_empty());
     let health = store.health().await.unwrap();
     assert_eq!(health.problems.len(), 1, "{:?}", health.problems);
     assert!(
@@ -460,8 +445,69 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
         "{:?}",
         health.problems
     );
-    // Its owner takes it up again from what there is.
-    let adopted = store.adopt(&lost, &node).await.unwrap();
-    assert!(matches!(adopted, Acquire::Acquired(_)), "{adopted:?}");
+    // Their owner takes them up again from what there is, and is not charged.
+    for session in [&kept, &lost] {
+        let Acquire::Acquired(tenure) = store.adopt(session, &node).await.unwrap() else {
+            panic!("not adopted");
+        };
+        assert!(!tenure.charged && tenure.attempts == 0, "{tenure:?}");
+        assert_eq!(tenure.head, w.log(session).await.last().unwrap().seq);
+        let mut owner = Owner::new(&w.store, session, tenure);
+        let on = vec![w.renamed("on")];
+        owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+    }
+    // The prompt is not there, and may be admitted again under its own id.
+    let again = w.event(admitted(&admission, Delivery::Steer));
+    w.write(&lost, again).await;
+    assert_eq!(store.inbox(&lost).await.unwrap().len(), 1);
     drop(promoted);
+}
+
+/// What an owner's append is refused with, once there is a server that answers.
+async fn refusal(w: &World, owner: &mut Owner) -> AppendError {
+    loop {
+        let event = w.renamed("from a memory of what is lost");
+        let ids = [event.id.clone()];
+        let session = owner.session.clone();
+        match owner.append(Guard::Settling, vec![event], Vec::new()).await {
+            Ok(committed) => panic!("{committed:?}"),
+            Err(AppendError::Unavailable { .. }) => {}
+            Err(AppendError::Unknown { .. }) => {
+                match w.store.resolve(&session, &owner.fence, &ids).await {
+                    Ok(found) => owner.resolved(found.as_ref()),
+                    Err(AppendError::Unavailable { .. } | AppendError::Unknown { .. }) => {}
+                    Err(refused) => return refused,
+                }
+            }
+            Err(refused) => return refused,
+        }
+        // tidy: sleep ok because it only paces the tries.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_whose_connection_went_silent_is_renewed_in_time() {
+    let Some(at) = behind() else { return };
+    let node = lasting(&at.w).await;
+    assert_eq!(at.store.renew(&node).await.unwrap(), Renewal::Renewed);
+    let before = at.proxy.counts().connections;
+    at.proxy.flows(Flow::Swallow);
+    let (store, id, began) = (Arc::clone(&at.store), node.clone(), Instant::now());
+    let renewal = tokio::spawn(async move { store.renew(&id).await });
+    // It gave up on the silent connection and dials; that attempt is lost in the same silence.
+    tokio::task::block_in_place(|| {
+        wait::until_true("a new connection", wait::PATIENCE, || {
+            at.proxy.counts().connections > before
+        })
+        .unwrap();
+        at.proxy.heal().unwrap();
+    });
+    assert_eq!(renewal.await.unwrap().unwrap(), Renewal::Renewed);
+    // A node stops 4.5 s after its last renewal, and renews each second.
+    assert!(
+        began.elapsed() < Duration::from_millis(3_500),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -1,11 +1,13 @@
 //! The conformance suite through a transaction-mode pooler: the reduced mode keeps every promise but fast suspicion.
 
 use crate::mutants::holds_on;
-use crate::postgres_backend::reached;
+use crate::postgres_backend::{Bare, place, reached};
 use futures::StreamExt;
 use std::sync::Arc;
 use tenure_store::conformance::CASES;
+use tenure_store::conformance::World;
 use tenure_store::mutation::Mutations;
+use tenure_store::postgres::{Options, PostgresStore};
 use tenure_testbed::pgbouncer::Pooler;
 use tenure_testbed::postgres::shared_or_skip;
 
@@ -51,4 +53,42 @@ async fn every_case_that_writes_holds_behind_a_pooler() {
         .collect()
         .await;
     assert_eq!(failed, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_database_promises_less_than_a_flush_is_raised_in_each_transaction() {
+    let Some(server) = shared_or_skip() else {
+        return;
+    };
+    let Some(pooler) = Pooler::or_skip(server, 4) else {
+        return;
+    };
+    let database = server.database().unwrap();
+    let off = format!(
+        "ALTER DATABASE \"{}\" SET synchronous_commit = off",
+        database.name()
+    );
+    database.execute(&off).unwrap();
+    let url = place(&pooler.url(database.url()), "tenure");
+    let store = PostgresStore::open(&url, Options::default()).unwrap();
+    assert!(store.is_reduced());
+    database
+        .execute(
+            "CREATE TABLE tenure.seen(setting TEXT); \
+             CREATE FUNCTION tenure.see() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO tenure.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+             CREATE TRIGGER see AFTER INSERT ON tenure.event FOR EACH ROW EXECUTE FUNCTION tenure.see()",
+        )
+        .unwrap();
+    let w = World::new(Box::new(Bare(store)));
+    let session = w.create().await;
+    w.admit(&session).await;
+    let seen = |sql: &str| database.value(sql).unwrap();
+    let settings = "SELECT string_agg(DISTINCT setting, ',') FROM tenure.seen";
+    assert_eq!(seen(settings).as_deref(), Some("on"));
+    assert_eq!(
+        seen("SHOW synchronous_commit").as_deref(),
+        Some("off"),
+        "what the database says for itself"
+    );
 }
