@@ -98,6 +98,39 @@ pub struct SessionRow {
     pub updated_ms: i64,
 }
 
+impl SessionRow {
+    /// What lists show of a session whose row cannot be read, and why: it must not hide the others.
+    pub(crate) fn unreadable(id: SessionId, title: Option<String>, why: &str) -> Self {
+        Self {
+            id,
+            title,
+            location: Location::at(""),
+            model: ModelRef {
+                provider: String::new(),
+                model: String::new(),
+            },
+            head: 0,
+            epoch: 0,
+            state: SessionState::Quarantined {
+                reason: format!("unreadable: {why}"),
+            },
+            cancelling: false,
+            execution: None,
+            last_outcome: None,
+            pending: 0,
+            usage: Usage::default(),
+            cost: 0,
+            cost_incomplete: true,
+            last_line: String::new(),
+            generation: 0,
+            attempts: 0,
+            forked_from: None,
+            created_ms: 0,
+            updated_ms: 0,
+        }
+    }
+}
+
 /// Which sessions to list.
 #[derive(Debug, Clone, Default)]
 pub struct SessionQuery {

@@ -30,6 +30,16 @@ pub(super) enum ReadStop {
     Trouble(Trouble),
 }
 
+impl ReadStop {
+    fn words(&self) -> String {
+        match self {
+            Self::Error(ReadError::Unavailable { reason }) => reason.clone(),
+            Self::Error(error) => error.to_string(),
+            Self::Trouble(trouble) => trouble.words(),
+        }
+    }
+}
+
 impl From<Trouble> for ReadStop {
     fn from(trouble: Trouble) -> Self {
         Self::Trouble(trouble)
@@ -222,7 +232,7 @@ pub(super) async fn session(conn: &Conn, id: &SessionId) -> Result<Option<Sessio
     let params = params![TEXT: id];
     let row = conn.first(concat!(seen!(), "WHERE s.id = $1"), params);
     let (row, nodes) = futures::try_join!(row, serving(conn))?;
-    row.map(|row| session_row(&row, &nodes)).transpose()
+    Ok(row.and_then(|row| listed(&row, &nodes)))
 }
 
 pub(super) async fn sessions(
@@ -244,7 +254,30 @@ pub(super) async fn sessions(
         )
         .await?;
     let nodes = serving(conn).await?;
-    rows.iter().map(|row| session_row(row, &nodes)).collect()
+    Ok(rows.iter().filter_map(|row| listed(row, &nodes)).collect())
+}
+
+/// A session as lists show it: one that cannot be read is said to be so, and hides no other. None: not even its id
+/// can be read.
+fn listed(row: &Row, nodes: &[Serves]) -> Option<SessionRow> {
+    let why = match session_row(row, nodes) {
+        Ok(read) => return Some(read),
+        Err(stop) => stop.words(),
+    };
+    let id: &str = row.get(1);
+    tracing::debug!(session = id, why, "a session's row cannot be read");
+    let id = SessionId::parse(id).ok()?;
+    Some(SessionRow::unreadable(id, row.get(15), &why))
+}
+
+/// The rows that can be read; the others are passed over, and said.
+fn readable<T>(rows: &[Row], read: impl Fn(&Row) -> Result<T, ReadStop>) -> Vec<T> {
+    let each = rows.iter().map(read);
+    each.filter_map(|read| {
+        read.inspect_err(|stop| tracing::warn!(why = stop.words(), "a claim cannot be read"))
+            .ok()
+    })
+    .collect()
 }
 
 /// A pattern that finds `text` itself anywhere.
@@ -289,9 +322,10 @@ pub(super) async fn claimable(conn: &Conn, limit: usize) -> Result<Vec<SessionRo
             .await?;
         for row in &rows {
             after = row.get(14);
-            let row = session_row(row, &nodes)?;
-            if matches!(row.state, SessionState::Claimable { .. }) && found.len() < limit {
-                found.push(row);
+            let row = listed(row, &nodes);
+            let row = row.filter(|row| matches!(row.state, SessionState::Claimable { .. }));
+            if found.len() < limit {
+                found.extend(row);
             }
         }
         if (rows.len() as i64) < LOOK {
@@ -435,18 +469,16 @@ pub(super) async fn held(conn: &Conn, owner: &Incarnation) -> Result<Vec<HeldCla
             params![TEXT: owner.as_str()],
         )
         .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(HeldClaim {
-                session: parse(row.get(0), SessionId::parse)?,
-                claim: parse(row.get(1), ClaimId::parse)?,
-                epoch: uint(row.get(2)),
-                phase: phase_of(row.get(3)),
-                head: uint(row.get(4)),
-                handed: row.get(5),
-            })
+    Ok(readable(&rows, |row| {
+        Ok(HeldClaim {
+            session: parse(row.get(0), SessionId::parse)?,
+            claim: parse(row.get(1), ClaimId::parse)?,
+            epoch: uint(row.get(2)),
+            phase: phase_of(row.get(3)),
+            head: uint(row.get(4)),
+            handed: row.get(5),
         })
-        .collect()
+    }))
 }
 
 pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, ReadStop> {
@@ -465,25 +497,23 @@ pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, R
         let text: Option<&str> = row.get(at);
         text.map(|text| parse(text, MessageId::parse)).transpose()
     };
-    rows.iter()
-        .map(|row| {
-            Ok(ClaimRow {
-                id: parse(row.get(0), ClaimId::parse)?,
-                session: parse(row.get(1), SessionId::parse)?,
-                owner: parse(row.get(2), Incarnation::parse)?,
-                epoch: uint(row.get(3)),
-                phase: phase_of(row.get::<_, Option<i64>>(4).unwrap_or(0)),
-                assistant_message_id: maybe(row, 5)?,
-                assistant_seq: row.get::<_, Option<i64>>(6).map(uint),
-                recovery_input_id: maybe(row, 7)?,
-                recovery_error: row.get(8),
-                wake_pending: row.get(9),
-                attempts: u32::try_from(row.get::<_, i64>(10)).unwrap_or(0),
-                expires_at: wall_ms.saturating_add(row.get(11)),
-                time_created: row.get(12),
-            })
+    Ok(readable(&rows, |row| {
+        Ok(ClaimRow {
+            id: parse(row.get(0), ClaimId::parse)?,
+            session: parse(row.get(1), SessionId::parse)?,
+            owner: parse(row.get(2), Incarnation::parse)?,
+            epoch: uint(row.get(3)),
+            phase: phase_of(row.get::<_, Option<i64>>(4).unwrap_or(0)),
+            assistant_message_id: maybe(row, 5)?,
+            assistant_seq: row.get::<_, Option<i64>>(6).map(uint),
+            recovery_input_id: maybe(row, 7)?,
+            recovery_error: row.get(8),
+            wake_pending: row.get(9),
+            attempts: u32::try_from(row.get::<_, i64>(10)).unwrap_or(0),
+            expires_at: wall_ms.saturating_add(row.get(11)),
+            time_created: row.get(12),
         })
-        .collect()
+    }))
 }
 
 pub(super) async fn nodes(conn: &Conn) -> Result<Vec<NodeRow>, ReadStop> {

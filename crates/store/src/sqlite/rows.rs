@@ -68,13 +68,45 @@ fn seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
     })
 }
 
+/// Is it what is stored that cannot be read, rather than the file?
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::*;
+    matches!(
+        error,
+        FromSqlConversionFailure(..)
+            | InvalidColumnType(..)
+            | IntegralValueOutOfRange(..)
+            | Utf8Error(..)
+    )
+}
+
+/// What lists show of a row that cannot be read. None: not even its id can be.
+fn unreadable(row: &Row<'_>, why: &rusqlite::Error) -> Option<Box<SessionRow>> {
+    let id = row.get::<_, String>(1).ok()?;
+    tracing::debug!(session = id, %why, "a session's row cannot be read");
+    let title = row.get(27).unwrap_or_default();
+    let id = SessionId::parse(&id).ok()?;
+    Some(Box::new(SessionRow::unreadable(
+        id,
+        title,
+        &why.to_string(),
+    )))
+}
+
+/// A row, or what lists show of one that cannot be read.
+type Read = Result<Seen, Option<Box<SessionRow>>>;
+
 fn query(
     conn: &Connection,
     tail: &str,
     params: impl rusqlite::Params,
-) -> rusqlite::Result<Vec<Seen>> {
+) -> rusqlite::Result<Vec<Read>> {
     let mut statement = conn.prepare_cached(&format!("{SEEN}{tail}"))?;
-    let rows = statement.query_map(params, seen)?;
+    let rows = statement.query_map(params, |row| match seen(row) {
+        Ok(seen) => Ok(Ok(seen)),
+        Err(error) if is_damage(&error) => Ok(Err(unreadable(row, &error))),
+        Err(error) => Err(error),
+    })?;
     rows.collect()
 }
 
@@ -210,10 +242,7 @@ pub(super) fn session(
     now: &Now<'_>,
 ) -> Result<Option<SessionRow>, ReadStop> {
     let rows = query(conn, "WHERE s.id = ?1 AND s.deleted = 0", [id.as_str()])?;
-    rows.into_iter()
-        .next()
-        .map(|seen| session_row(conn, seen, now))
-        .transpose()
+    Ok(all_rows(conn, rows, now)?.into_iter().next())
 }
 
 /// Asks about each owner's lock at most once per query.
@@ -236,7 +265,7 @@ fn remembering<'a>(
 
 fn all_rows(
     conn: &Connection,
-    rows: Vec<Seen>,
+    rows: Vec<Read>,
     now: &Now<'_>,
 ) -> Result<Vec<SessionRow>, ReadStop> {
     let known = std::cell::RefCell::default();
@@ -247,9 +276,25 @@ fn all_rows(
         boot_id: now.boot_id.clone(),
         is_gone: &ask,
     };
-    rows.into_iter()
-        .map(|seen| session_row(conn, seen, &now))
-        .collect()
+    let mut all = Vec::with_capacity(rows.len());
+    for read in rows {
+        let seen = match read {
+            Ok(seen) => seen,
+            Err(unreadable) => {
+                all.extend(unreadable.map(|row| *row));
+                continue;
+            }
+        };
+        let (id, title) = (seen.head.id.clone(), seen.head.title.clone());
+        // One that cannot be read hides no other.
+        all.push(match session_row(conn, seen, &now) {
+            Err(ReadStop::Error(ReadError::Damaged { detail, .. })) => {
+                SessionRow::unreadable(id, title, &detail)
+            }
+            read => read?,
+        });
+    }
+    Ok(all)
 }
 
 pub(super) fn sessions(
@@ -429,7 +474,7 @@ pub(super) fn held(conn: &Connection, owner: &Incarnation) -> Result<Vec<HeldCla
             handed: row.get(5)?,
         })
     })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    readable(rows)
 }
 
 pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, ReadStop> {
@@ -464,7 +509,19 @@ pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, 
             time_created: row.get(12)?,
         })
     })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    readable(rows)
+}
+
+/// The rows that can be read; the others are passed over, and said.
+fn readable<T>(rows: impl Iterator<Item = rusqlite::Result<T>>) -> Result<Vec<T>, ReadStop> {
+    let mut all = Vec::new();
+    for read in rows {
+        match read {
+            Err(why) if is_damage(&why) => tracing::warn!(%why, "a claim cannot be read"),
+            read => all.push(read?),
+        }
+    }
+    Ok(all)
 }
 
 pub(super) fn nodes(conn: &Connection, now: &Now<'_>) -> Result<Vec<NodeRow>, ReadStop> {

@@ -4,6 +4,7 @@
 
 mod cases;
 mod conformance;
+mod damaged;
 mod large;
 mod leftovers;
 mod memory_backend;
