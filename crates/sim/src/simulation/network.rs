@@ -24,6 +24,17 @@ pub enum Gone {
     Lost,
 }
 
+/// What a request may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// It only reads.
+    Read,
+    /// It writes the node's own row.
+    Node,
+    /// It writes a session: what commit faults meet.
+    Session,
+}
+
 /// The state of one node's link to the database.
 #[derive(Debug, Clone, Default)]
 pub struct Link {
@@ -152,16 +163,16 @@ impl Network {
         state.store_out = false;
     }
 
-    /// Sends a request of `node` and waits for the answer. `commits`: it may change something.
+    /// Sends a request of `node` and waits for the answer.
     pub async fn call<T: Send + 'static>(
         &self,
         node: usize,
-        commits: bool,
+        asks: Asks,
         request: impl FnOnce(&Database) -> T + Send + 'static,
     ) -> Result<T, Gone> {
         let (answer, told) = oneshot::channel();
         let executor = self.0.executor.clone();
-        match self.plan(node, commits) {
+        match self.plan(node, asks) {
             Fate::Refused(after) => {
                 executor.sleep_micros(after).await;
                 return Err(Gone::Refused);
@@ -175,7 +186,7 @@ impl Network {
                 let network = self.clone();
                 executor.spawn(WORLD, async move {
                     network.0.executor.sleep_micros(after).await;
-                    let value = network.execute(node, commits, ghost, request);
+                    let value = network.execute(node, asks, ghost, request);
                     match (value, network.plan_answer(node, answer_lost)) {
                         (Some(value), Some(back)) => {
                             network.0.executor.sleep_micros(back).await;
@@ -206,7 +217,7 @@ impl Network {
         self.state().chance.below(most)
     }
 
-    fn plan(&self, node: usize, commits: bool) -> Fate {
+    fn plan(&self, node: usize, asks: Asks) -> Fate {
         let mut state = self.state();
         let state = &mut *state;
         let link = state.links.get(node).cloned().unwrap_or_default();
@@ -224,9 +235,9 @@ impl Network {
                 _ => Fate::Vanishes,
             };
         }
-        let fault = match commits {
-            true => state.faults.get_mut(node).and_then(Option::take),
-            false => None,
+        let fault = match asks {
+            Asks::Session => state.faults.get_mut(node).and_then(Option::take),
+            Asks::Read | Asks::Node => None,
         };
         match fault {
             None => Fate::Arrives {
@@ -252,7 +263,7 @@ impl Network {
     fn execute<T>(
         &self,
         node: usize,
-        commits: bool,
+        asks: Asks,
         ghost: bool,
         request: impl FnOnce(&Database) -> T,
     ) -> Option<T> {
@@ -264,7 +275,7 @@ impl Network {
             }
         }
         let value = request(&self.0.database);
-        if !commits {
+        if asks == Asks::Read {
             return Some(value);
         }
         let number = {

@@ -6,7 +6,7 @@
 
 use super::environment::Machine;
 use super::executor::{Executor, Proc};
-use super::network::{Gone, Network};
+use super::network::{Asks, Gone, Network};
 use crate::chance::Chance;
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -117,7 +117,7 @@ impl RemoteStore {
         &self,
         request: impl FnOnce(&Database) -> T + Send + 'static,
     ) -> Result<T, Gone> {
-        self.network.call(self.node, false, request).await
+        self.network.call(self.node, Asks::Read, request).await
     }
 
     async fn read_with<T: Send + 'static>(
@@ -136,7 +136,7 @@ impl RemoteStore {
         &self,
         request: impl FnOnce(&Database) -> Result<T, NodeError> + Send + 'static,
     ) -> Result<T, NodeError> {
-        match self.network.call(self.node, true, request).await {
+        match self.network.call(self.node, Asks::Node, request).await {
             Ok(answer) => answer,
             Err(gone) => Err(NodeError::Unavailable {
                 reason: words(gone).to_owned(),
@@ -149,7 +149,7 @@ impl RemoteStore {
         session: &SessionId,
         request: impl FnOnce(&Database) -> Result<T, AppendError> + Send + 'static,
     ) -> Result<T, AppendError> {
-        match self.network.call(self.node, true, request).await {
+        match self.network.call(self.node, Asks::Session, request).await {
             Ok(answer) => answer,
             Err(gone) => Err(append_gone(session, gone)),
         }
@@ -185,7 +185,7 @@ impl RemoteStore {
                 let appended = appends.into_iter().map(|append| database.append(append));
                 appended.collect()
             };
-            let answer = self.network.call(self.node, true, request).await;
+            let answer = self.network.call(self.node, Asks::Session, request).await;
             self.tell(batch, answer);
         }
     }
@@ -341,7 +341,7 @@ impl Store for RemoteStore {
         let id = session.clone();
         match self
             .network
-            .call(self.node, true, move |db| db.delete(&id))
+            .call(self.node, Asks::Session, move |db| db.delete(&id))
             .await
         {
             Ok(answer) => answer,
@@ -359,7 +359,7 @@ impl Store for RemoteStore {
         let id = session.clone();
         match self
             .network
-            .call(self.node, true, move |db| db.replay(&id, events))
+            .call(self.node, Asks::Session, move |db| db.replay(&id, events))
             .await
         {
             Ok(answer) => answer,
