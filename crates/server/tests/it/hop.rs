@@ -1,12 +1,13 @@
 //! Engines on one store that reach each other over HTTP.
 
+use crate::stores::Hurtable;
 use crate::support::*;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::id::Incarnation;
 use tenure_engine::{Client, Engine, EngineConfig, Peer};
 use tenure_server::{Advertise, ClusterSecret, HttpPeers, Limits, NodeServer};
-use tenure_store::{SqliteStore, Store};
+use tenure_store::Store;
 
 pub const MACHINE: &str = "this-machine";
 
@@ -38,7 +39,7 @@ pub fn config(bed: &Bed, server: &NodeServer) -> EngineConfig {
     }
 }
 
-pub async fn node(bed: &Bed, store: &Arc<SqliteStore>, server: &NodeServer) -> Engine {
+pub async fn node(bed: &Bed, store: &Arc<dyn Hurtable>, server: &NodeServer) -> Engine {
     bed.engine_with(store, config(bed, server)).await
 }
 

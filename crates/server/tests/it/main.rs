@@ -5,6 +5,9 @@
 #[path = "../../../engine/tests/it/checks.rs"]
 mod checks;
 #[allow(dead_code, reason = "the engine's tests use the rest")]
+#[path = "../../../engine/tests/it/stores.rs"]
+mod stores;
+#[allow(dead_code, reason = "the engine's tests use the rest")]
 #[path = "../../../engine/tests/it/support.rs"]
 mod support;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::id::SessionId;
 use tenure_engine::{Peer, Peers, Prompt, Unreached, Woken};
 use tenure_server::HttpPeers;
-use tenure_store::{Interrupted, Store};
+use tenure_store::Interrupted;
 
 #[tokio::test]
 async fn an_interrupt_from_another_process_reaches_the_owner_by_a_direct_call() {
