@@ -150,6 +150,48 @@ async fn killed_while_tools_run_and_wait() {
     assert!(results[1].starts_with("Not executed"), "{results:?}");
 }
 
+/// A wait that only its owner could have ended, for a retry it had scheduled or for a call it ran, is over with that
+/// owner: whoever loads the session settles it, and a new message is processed.
+#[tokio::test]
+async fn a_wait_that_only_a_lost_owner_could_end_holds_no_new_message_up() {
+    for retries in [true, false] {
+        let first = if retries {
+            // Cut in the middle: asked again, in a week.
+            Play::Answer(half("x"))
+        } else {
+            Play::Answer(calls([call("a", "hold", "{}")]))
+        };
+        let (tool, hold) = Held::new(Manner::Ignores);
+        let mut bed = Bed::new([first]).with_tool(tool);
+        bed.config.retry.base_ms = 600_000_000;
+        bed.config.retry.cap_ms = 600_000_000;
+        let session = bed.session().await;
+        let victim = bed.victim().await;
+        bed.admit(&session, Prompt::steer("hi")).await;
+        victim.engine.run(&session);
+        let wait = if retries {
+            "retry.scheduled"
+        } else {
+            "tool.started"
+        };
+        bed.until(&session, wait).await;
+        victim.kill().await;
+        let next = bed.admit(&session, Prompt::steer("and this?")).await;
+        let (_, log) = taken_over(&bed, &session, &next).await;
+        assert_continued(&session, &log);
+        let settled: Vec<_> = settlements(&log).into_iter().map(|s| s.1).collect();
+        let expected = match retries {
+            true => vec![],
+            false => vec![Some(ToolFailure::OutcomeUnknown)],
+        };
+        assert_eq!(settled, expected);
+        assert!(bed.asked_last().contains("and this?"));
+        assert!(hold.begun() <= 1, "nothing is run again by itself");
+        let row = bed.store.session(&session).await.unwrap().unwrap();
+        assert_eq!((row.state, row.attempts), (SessionState::Idle, 0));
+    }
+}
+
 #[tokio::test]
 async fn killed_at_a_safe_boundary_it_just_goes_on() {
     let bed = Bed::new([]);
