@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     /// Whatever of this node could still do something.
     pub living: Living,
     look: Notify,
+    /// Nodes died: what they held is looked at right away.
+    bereaved: Notify,
     results: broadcast::Sender<(SessionId, Owned)>,
     /// Boot-clock milliseconds when the reconciler last read the store to the end.
     looked_ms: AtomicU64,
@@ -138,6 +140,10 @@ impl Shared {
     /// handed over to this node.
     pub fn nudge(self: &Arc<Self>, session: &SessionId) {
         if self.board.urge(session) {
+            // It may be just about to end.
+            if let Some(run) = self.running().get_mut(session) {
+                run.again = true;
+            }
             return;
         }
         if self.config.scope == Scope::Any || self.asked().contains(session) {
@@ -226,6 +232,7 @@ impl Engine {
             running_count: watch::Sender::new(0),
             living: Living::default(),
             look: Notify::new(),
+            bereaved: Notify::new(),
             results: broadcast::channel(64).0,
             looked_ms,
             config,

@@ -76,10 +76,15 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
     if life.fenced.is_cancelled() || !shared.node.may_start() {
         return Ok(Owned::Lost);
     }
-    if isolated(shared, session).await? {
+    let row = shared.store.session(session).await?;
+    if row.as_ref().is_some_and(|row| isolated(shared, row)) {
         return Ok(Owned::Isolated);
     }
-    let tenure = match take(shared, session, &life.incarnation).await? {
+    // Given by a hand-over: there is nobody to take it from.
+    let given = row.is_some_and(
+        |row| matches!(row.state, Claim::Owned { owner, .. } if owner == life.incarnation),
+    );
+    let tenure = match take(shared, session, &life.incarnation, given).await? {
         Acquire::Acquired(tenure) => tenure,
         Acquire::Held { owner, .. } => return Ok(Owned::Held { owner }),
         Acquire::Quarantined { reason } => return Ok(Owned::Quarantined { reason }),
@@ -134,13 +139,18 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
     }
 }
 
-/// Acquires. A session runs once in a process, so a claim of this very node has nobody behind it: it is adopted.
+/// Acquires. A session runs once in a process, so a claim of this very node has nobody behind it: it is adopted, at
+/// once where it was seen to be `given` to this node.
 async fn take(
     shared: &Arc<Shared>,
     session: &SessionId,
     incarnation: &Incarnation,
+    given: bool,
 ) -> Result<Acquire, AppendError> {
     let store = shared.store.as_ref();
+    if given {
+        return store.adopt(session, incarnation).await;
+    }
     match store.acquire(session, incarnation, false).await? {
         Acquire::Held { owner, .. } if &owner == incarnation => {
             store.adopt(session, incarnation).await
@@ -150,19 +160,19 @@ async fn take(
 }
 
 /// After two charges a session runs alone in its own process, when this one has others (R8): then it is not taken.
-async fn isolated(shared: &Arc<Shared>, session: &SessionId) -> Result<bool, EngineError> {
+fn isolated(shared: &Arc<Shared>, row: &SessionRow) -> bool {
     if shared.config.isolate.is_none() {
-        return Ok(false);
+        return false;
     }
-    let row = shared.store.session(session).await?;
+    let session = &row.id;
     // The charge of the takeover itself comes on top of what is stored.
-    let free = |row: &SessionRow| matches!(row.state, Claim::Claimable { .. });
-    if !row.is_some_and(|row| free(&row) && row.attempts > 0 && row.attempts + 1 >= ISOLATE_FROM) {
+    let free = matches!(row.state, Claim::Claimable { .. });
+    if !(free && row.attempts > 0 && row.attempts + 1 >= ISOLATE_FROM) {
         shared.isolations.forget(session);
-        return Ok(false);
+        return false;
     }
     start_alone(shared, session);
-    Ok(true)
+    true
 }
 
 /// Starts a process of its own for the session, unless that was tried a while ago. Beside others it does not run even

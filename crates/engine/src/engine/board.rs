@@ -93,7 +93,9 @@ impl Board {
     /// The session is to be looked at now. False when it does not run here.
     pub fn urge(&self, session: &SessionId) -> bool {
         let mut state = self.state();
-        let known = state.entries.contains_key(session);
+        // An entry that nobody looks at any more is what a run that ended has left.
+        let entry = state.entries.get(session);
+        let known = entry.is_some_and(|entry| entry.news.receiver_count() > 0);
         if known {
             state.urgent.insert(session.clone());
             self.urged.notify_one();
@@ -254,7 +256,6 @@ mod tests {
         board.tell(&a, &fence(1), None);
         assert_eq!(news.borrow_and_update().standing, Standing::Lost);
         drop(news);
-        board.tell_all(board.begin_round(), &[]);
-        assert!(!board.urge(&a));
+        assert!(!board.urge(&a), "its run has ended");
     }
 }

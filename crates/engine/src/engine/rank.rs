@@ -2,7 +2,7 @@
 //! share what a dead node left instead of colliding on each session, and a drain spreads what it gives away.
 
 use tenure_core::id::{Incarnation, SessionId};
-use tenure_store::NodeRow;
+use tenure_store::{NodeRow, SessionRow};
 
 /// A label of nodes that run only what they were asked to: nothing is left or given to them.
 pub(crate) const ASKED_ONLY: &str = "takes=asked";
@@ -34,6 +34,24 @@ pub(crate) fn is_first<'a>(
     !nodes
         .filter(|node| &node.incarnation != own)
         .any(|node| weight(session, &node.incarnation) > mine)
+}
+
+/// Can the node have the session where it is? One that is being cancelled is only settled, which any node can.
+pub(crate) fn serves(node: &NodeRow, row: &SessionRow) -> bool {
+    let serves = tenure_core::placement::Serves {
+        labels: node.labels.clone(),
+        roots: node.roots.clone(),
+    };
+    row.cancelling || serves.check(&row.location).is_ok()
+}
+
+/// The one of `nodes` that comes first for the session, of those that can have it.
+pub(crate) fn first_of<'a>(
+    row: &SessionRow,
+    nodes: impl Iterator<Item = &'a NodeRow>,
+) -> Option<&'a NodeRow> {
+    let able = nodes.filter(|node| serves(node, row));
+    able.max_by_key(|node| weight(&row.id, &node.incarnation))
 }
 
 #[cfg(test)]

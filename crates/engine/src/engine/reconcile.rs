@@ -2,7 +2,7 @@
 //! take, and who has died. Level-triggered: each looks at the store, not at what it remembers.
 
 use super::orphans::Orphans;
-use super::rank::{is_first, takes};
+use super::rank::{is_first, serves, takes};
 use super::{Shared, wake};
 use crate::config::Scope;
 use crate::environment::Environment;
@@ -18,15 +18,22 @@ use tenure_store::{SessionRow, SessionState};
 const SHORTEST: Duration = Duration::from_millis(20);
 /// After a look, hints wait for this many times what it took: however much there is to read, it stays a small part.
 const REST: u64 = 10;
+/// The longest of these rests after a look that found few rows: it took its time for other reasons than its size.
+const SHORT_REST: Duration = Duration::from_millis(60);
+/// What is few.
+const FEW: usize = 64;
 /// Rows of claimable sessions looked at in one pass: those of other locations may stand before this node's.
 const PASS: usize = 4_096;
 /// How long a session is left to the node that comes first for it, in milliseconds.
 const STAND_OFF_MS: u64 = 600;
 
-/// When hints are heard again after a look that began at `began_ms`.
-fn rest(env: &dyn Environment, began_ms: u64, poll: Duration) -> Duration {
+/// When hints are heard again after a look that began at `began_ms` and found so many rows.
+fn rest(env: &dyn Environment, began_ms: u64, found: usize, poll: Duration) -> Duration {
     let took = env.boot_ms().saturating_sub(began_ms);
-    SHORTEST.max(Duration::from_millis(took * REST)).min(poll)
+    let longest = if found <= FEW { SHORT_REST } else { poll };
+    SHORTEST
+        .max(Duration::from_millis(took * REST))
+        .min(longest.min(poll))
 }
 
 /// Compares what this node holds with what runs here: the poll that is always on, and the hints that hurry it.
@@ -56,10 +63,12 @@ pub(super) async fn keep_claims(shared: Arc<Shared>) {
             () = shared.board.hinted(), if deaf.is_none() => {}
         }
         let began = env.boot_ms();
-        if let Err(error) = look_at_claims(&shared, &mut orphans, polled).await {
+        let found = look_at_claims(&shared, &mut orphans, polled).await;
+        let found = found.unwrap_or_else(|error| {
             tracing::warn!(%error, "what this node holds cannot be read");
-        }
-        deaf = Some(env.sleep(rest(env.as_ref(), began, poll)));
+            usize::MAX
+        });
+        deaf = Some(env.sleep(rest(env.as_ref(), began, found, poll)));
         if polled {
             due = env.sleep(poll);
         }
@@ -80,15 +89,15 @@ async fn look_at_claims(
     shared: &Arc<Shared>,
     orphans: &mut Orphans,
     polled: bool,
-) -> Result<(), EngineError> {
+) -> Result<usize, EngineError> {
     let incarnation = shared.node.life().incarnation;
     let round = shared.board.begin_round();
     let held = shared.store.held(&incarnation).await?;
     shared.board.tell_all(round, &held);
-    if shared.draining() || !shared.node.may_start() {
-        return Ok(());
+    if !shared.draining() && shared.node.may_start() {
+        orphans.look(shared, &held, polled).await?;
     }
-    orphans.look(shared, &held, polled).await
+    Ok(held.len())
 }
 
 /// Finds nodes that died, several times a second; what they held is looked at right away.
@@ -112,7 +121,7 @@ pub(super) async fn suspect(shared: Arc<Shared>) {
             Ok(dead) if dead.is_empty() => {}
             Ok(dead) => {
                 tracing::info!(?dead, "nodes are gone");
-                shared.look.notify_one();
+                shared.bereaved.notify_one();
             }
             Err(error) => tracing::debug!(%error, "cannot look for nodes that died"),
         }
@@ -127,21 +136,28 @@ pub(super) async fn reconcile(shared: Arc<Shared>) {
     loop {
         changes.borrow_and_update();
         let began = env.boot_ms();
-        let next = match look(&shared, &mut left).await {
-            Ok(next) => {
+        let (found, next) = match look(&shared, &mut left).await {
+            Ok(seen) => {
                 shared.looked_ms.store(env.boot_ms(), Ordering::Release);
-                next
+                seen
             }
             Err(error) => {
                 tracing::warn!(%error, "the reconciler cannot read the store");
-                None
+                (usize::MAX, None)
             }
         };
         let poll = next.unwrap_or(shared.config.poll).min(shared.config.poll);
-        env.sleep(rest(env.as_ref(), began, poll)).await;
+        // A death is rare, and every moment counts then: it waits for no rest.
         tokio::select! {
             biased;
             () = shared.stop.cancelled() => return,
+            () = shared.bereaved.notified() => continue,
+            () = env.sleep(rest(env.as_ref(), began, found, poll)) => {}
+        }
+        tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return,
+            () = shared.bereaved.notified() => {}
             changed = changes.changed() => if changed.is_err() { return },
             () = shared.look.notified() => {}
             () = env.sleep(poll) => {}
@@ -195,30 +211,27 @@ impl Left {
     }
 }
 
-fn serves(node: &tenure_store::NodeRow, row: &SessionRow) -> bool {
-    let serves = tenure_core::placement::Serves {
-        labels: node.labels.clone(),
-        roots: node.roots.clone(),
-    };
-    row.cancelling || serves.check(&row.location).is_ok()
-}
-
-/// One pass. How soon to look again, when that is before the poll.
-async fn look(shared: &Arc<Shared>, left: &mut Left) -> Result<Option<Duration>, EngineError> {
+/// One pass. How many rows it looked at, and how soon to look again, when that is before the poll.
+async fn look(
+    shared: &Arc<Shared>,
+    left: &mut Left,
+) -> Result<(usize, Option<Duration>), EngineError> {
     if shared.draining() || !shared.node.may_start() {
-        return Ok(None);
+        return Ok((0, None));
     }
     if shared.config.scope == Scope::Any {
         let rows = shared.store.claimable(PASS).await?;
+        let found = rows.len();
         let (mine, others) = left.take(shared, rows).await?;
         for session in &mine {
             wake(shared, session);
         }
-        return Ok(others.then(|| Duration::from_millis(STAND_OFF_MS / 2)));
+        let again = others.then(|| Duration::from_millis(STAND_OFF_MS / 2));
+        return Ok((found, again));
     }
     let incarnation = shared.node.life().incarnation;
     let asked: Vec<SessionId> = shared.asked().iter().cloned().collect();
-    let mut waiting = false;
+    let (found, mut waiting) = (asked.len(), false);
     for session in asked {
         let row = shared.store.session(&session).await?;
         match row.map(|row| row.state) {
@@ -235,5 +248,5 @@ async fn look(shared: &Arc<Shared>, left: &mut Left) -> Result<Option<Duration>,
         }
     }
     // A session asked for here and held by another: notice at once when that one dies.
-    Ok(waiting.then(|| Duration::from_millis(100)))
+    Ok((found, waiting.then(|| Duration::from_millis(100))))
 }

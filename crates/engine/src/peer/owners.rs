@@ -1,18 +1,22 @@
 //! Finding the owner of a session and waking it, with a memory that an answer corrects.
 
 use super::{Peer, Peers, Unreached, Woken};
+use crate::engine::rank::{first_of, takes};
 use crate::environment::Environment;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::id::{Incarnation, SessionId};
-use tenure_store::{SessionState, Store};
+use tenure_store::{NodeRow, SessionRow, SessionState, Store};
 
 /// Entries a memory holds; beyond them it begins anew.
 const REMEMBERED: usize = 4096;
 /// A wake is a hint: whoever sends one waits no longer than this for the answer.
 const COURTESY: Duration = Duration::from_millis(100);
+
+/// How long the nodes of one look are believed for a hint, in milliseconds.
+const BELIEVED_MS: u64 = 500;
 
 /// The ways to other nodes of a store.
 pub(crate) struct Reach {
@@ -22,6 +26,8 @@ pub(crate) struct Reach {
     owners: Memory<SessionId, Peer>,
     /// An incarnation's address never changes.
     addresses: Memory<Incarnation, Option<String>>,
+    /// Who takes sessions, and when that was read.
+    takers: Mutex<Option<(u64, Arc<[NodeRow]>)>>,
 }
 
 impl Reach {
@@ -36,19 +42,52 @@ impl Reach {
             peers,
             owners: Memory::default(),
             addresses: Memory::default(),
+            takers: Mutex::default(),
         })
     }
 
     /// The owner as the store has it now, with its epoch, if it can be reached at all.
     pub async fn owner(&self, session: &SessionId) -> Option<(Peer, u64)> {
         let row = self.store.session(session).await.ok()??;
-        let SessionState::Owned { owner, epoch, .. } = row.state else {
+        self.owner_in(session, row.state).await
+    }
+
+    async fn owner_in(&self, session: &SessionId, state: SessionState) -> Option<(Peer, u64)> {
+        let SessionState::Owned { owner, epoch, .. } = state else {
             self.owners.forget(session);
             return None;
         };
         let peer = self.peer(&owner).await?;
         self.owners.keep(session.clone(), peer.clone());
         Some((peer, epoch))
+    }
+
+    /// Who is to take a session that nobody owns: the one that all nodes agree comes first for it.
+    async fn taker(&self, row: &SessionRow) -> Option<Peer> {
+        let takers = self.takers().await?;
+        let first = first_of(row, takers.iter())?;
+        Some(Peer {
+            incarnation: first.incarnation.clone(),
+            address: first.address.clone()?,
+        })
+    }
+
+    async fn takers(&self) -> Option<Arc<[NodeRow]>> {
+        let now = self.env.boot_ms();
+        if let Some((read_ms, takers)) = &*self.known_takers()
+            && now.saturating_sub(*read_ms) < BELIEVED_MS
+        {
+            return Some(takers.clone());
+        }
+        let mut rows = self.store.nodes().await.ok()?;
+        rows.retain(takes);
+        let takers: Arc<[NodeRow]> = rows.into();
+        *self.known_takers() = Some((now, takers.clone()));
+        Some(takers)
+    }
+
+    fn known_takers(&self) -> MutexGuard<'_, Option<(u64, Arc<[NodeRow]>)>> {
+        self.takers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn peer(&self, incarnation: &Incarnation) -> Option<Peer> {
@@ -69,7 +108,8 @@ impl Reach {
         })
     }
 
-    /// Makes the owner look at the session. True when a node that runs it was reached.
+    /// Makes the owner look at the session; where nobody owns it, the node that comes first for it. True when a
+    /// node that runs it was reached.
     pub async fn wake(&self, session: &SessionId) -> bool {
         let remembered = self.owners.get(session);
         if let Some(peer) = &remembered {
@@ -80,9 +120,21 @@ impl Reach {
                 Woken::NotOwner { .. } | Woken::Unreached(_) => self.owners.forget(session),
             }
         }
-        match self.owner(session).await {
-            Some((peer, _)) if remembered.as_ref() != Some(&peer) => self.ask(&peer, session).await,
-            _ => false,
+        let Ok(Some(row)) = self.store.session(session).await else {
+            return false;
+        };
+        let to = match &row.state {
+            SessionState::Claimable { .. } => self.taker(&row).await,
+            // Told to look a moment ago: it is not told twice.
+            state => {
+                let owner = self.owner_in(session, state.clone()).await;
+                let owner = owner.map(|(peer, _)| peer);
+                owner.filter(|peer| remembered.as_ref() != Some(peer))
+            }
+        };
+        match to {
+            Some(peer) => self.ask(&peer, session).await,
+            None => false,
         }
     }
 

@@ -1,9 +1,12 @@
 //! Peers on one machine: live items and wakes over the Unix socket.
 
+use crate::fakes::*;
 use crate::support::*;
+use crate::weather::Weather;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenure_core::provider::ProviderEvent;
-use tenure_engine::{LiveItem, Prompt};
+use tenure_engine::{Engine, EngineConfig, LiveItem, Peer, Peers, Prompt, Scope, UnixPeers};
 use tenure_store::Interrupted;
 
 fn begun() -> Answer {
@@ -78,4 +81,85 @@ async fn another_handle_sees_live_text_and_its_interrupt_arrives_by_the_socket()
         }
     });
     assert!(seen.await.unwrap().contains("thinking aloud"));
+}
+
+/// A node that takes any session, with a store that hints nothing and a poll that never comes: only peers wake it.
+async fn deaf(bed: &Bed) -> Engine {
+    let (store, sky) = Weather::over(&bed.store);
+    sky.deaf.store(true, Ordering::SeqCst);
+    let config = EngineConfig {
+        scope: Scope::Any,
+        socket_dir: Some(bed.dir.path().to_owned()),
+        poll: Duration::from_secs(3600),
+        ..bed.config.clone()
+    };
+    let node = bed.engine_on(store, config).await;
+    let peers = UnixPeers::default();
+    let rows = bed.store.nodes().await.unwrap();
+    let mut rows = rows.into_iter();
+    let own = rows
+        .find(|row| row.incarnation == node.incarnation())
+        .unwrap();
+    let peer = Peer {
+        incarnation: own.incarnation,
+        address: own.address.unwrap(),
+    };
+    let listens = async || peers.probe(&peer).await.is_ok();
+    eventually("a node that listens", listens).await;
+    node
+}
+
+#[tokio::test]
+async fn an_input_wakes_the_node_that_comes_first_for_an_idle_session() {
+    let bed = Bed::new((0..8).map(|_| Play::Answer(text("done"))));
+    let nodes = [deaf(&bed).await, deaf(&bed).await];
+    let mut results: Vec<_> = nodes.iter().map(Engine::results).collect();
+    let client = bed.client();
+    for _ in 0..4 {
+        let session = bed.session().await;
+        for turn in 1..=2 {
+            client.admit(&session, Prompt::steer("go")).await.unwrap();
+            bed.until_nth(&session, "execution.succeeded", turn).await;
+            for node in &nodes {
+                node.idle().await;
+            }
+        }
+        // Both times it was the same one, and only that one.
+        let ran = results.iter_mut().map(|results| results.len());
+        let mut ran: Vec<usize> = ran.collect();
+        ran.sort_unstable();
+        assert_eq!(ran, [0, 2]);
+        for results in &mut results {
+            while results.try_recv().is_ok() {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_heir_of_a_hand_over_is_told_at_once() {
+    let gate = Gate::shut();
+    let rest = calls([call("a", "echo", r#"{"say":"one"}"#)]);
+    let mut bed = Bed::new([
+        Play::Gated(half("let me"), gate.clone(), vec![rest[0].clone()]),
+        Play::Answer(text("done")),
+    ])
+    .with_tool(Echo);
+    bed.config.socket_dir = Some(bed.dir.path().to_owned());
+    let leaver = bed.engine().await;
+    let session = bed.session().await;
+    bed.admit(&session, Prompt::steer("hi")).await;
+    leaver.run(&session);
+    bed.until(&session, "fragment.started").await;
+    let heir = deaf(&bed).await;
+    let leaving = tokio::spawn({
+        let leaver = leaver.clone();
+        async move { leaver.shutdown().await }
+    });
+    let draining = async || bed.store.nodes().await.unwrap().iter().any(|n| n.draining);
+    eventually("the mark of draining", draining).await;
+    gate.open();
+    leaving.await.unwrap().unwrap();
+    bed.until(&session, "execution.succeeded").await;
+    heir.idle().await;
+    assert_eq!(bed.count(&session, "attempt.started").await, 2);
 }

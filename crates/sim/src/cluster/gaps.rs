@@ -36,6 +36,25 @@ impl Gaps {
         gaps
     }
 
+    /// Each change of owner: from the last event of one owner to the first of the next, wherever that came later than
+    /// `from_ms`.
+    pub fn between_owners<'e>(logs: impl IntoIterator<Item = &'e [Event]>, from_ms: i64) -> Self {
+        let mut gaps = Self::default();
+        for log in logs {
+            let fenced: Vec<(u64, i64)> = log
+                .iter()
+                .filter_map(|event| Some((event.epoch?, event.created_ms)))
+                .collect();
+            for pair in fenced.windows(2) {
+                if pair[1].0 > pair[0].0 && pair[1].1 >= from_ms {
+                    gaps.add(pair[1].1 - pair[0].1);
+                }
+            }
+        }
+        gaps.sorted.sort_unstable();
+        gaps
+    }
+
     /// The longest silence of each log between `from_ms` and `to_ms`, counted between neighbouring events.
     pub fn longest_silence<'e>(
         logs: impl IntoIterator<Item = &'e [Event]>,
@@ -124,6 +143,17 @@ mod tests {
         let gaps = Gaps::to_next_owner(logs, 100);
         assert_eq!((gaps.len(), gaps.stranded), (2, 1));
         assert_eq!((gaps.percentile(50), gaps.percentile(99)), (30, 1000));
+    }
+
+    #[test]
+    fn each_change_of_owner_is_a_gap() {
+        let twice = log(&[(0, 1), (90, 1), (130, 2), (400, 2), (410, 3)]);
+        let never = log(&[(0, 4), (900, 4)]);
+        let gaps = Gaps::between_owners([&twice[..], &never], 100);
+        assert_eq!(gaps.len(), 2);
+        assert_eq!((gaps.percentile(50), gaps.percentile(100)), (10, 40));
+        let late = Gaps::between_owners([&twice[..]], 300);
+        assert_eq!((late.len(), late.percentile(100)), (1, 10));
     }
 
     #[test]

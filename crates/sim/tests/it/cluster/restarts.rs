@@ -43,21 +43,26 @@ async fn rolling_restart(ground: Ground, nodes: usize, sessions: usize) -> Gaps 
     }
     let gaps = Gaps::longest_silence(logs.values().map(Vec::as_slice), window.0, window.1);
     println!("rolling restart under {sessions} sessions, longest silence of each: {gaps}");
+    let gaps = Gaps::between_owners(logs.values().map(Vec::as_slice), window.0);
+    println!("rolling restart under {sessions} sessions, each hand-over: {gaps}");
     gaps
 }
+
+/// What a hand-over may take in an unoptimized build on a busy machine; no poll keeps it.
+const HANDED: u64 = 900;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_a_rolling_restart_loses_nothing_and_repeats_nothing_on_one_file() {
     let gaps = rolling_restart(Ground::Sqlite, 3, 12).await;
-    assert!(!gaps.is_empty());
+    assert!(gaps.percentile(50) <= HANDED, "{gaps}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_a_rolling_restart_loses_nothing_and_repeats_nothing() {
     let server = postgres_or_skip!();
     let ground = Ground::postgres(server.database().unwrap());
-    let gaps = rolling_restart(ground, 3, 40).await;
-    assert!(!gaps.is_empty());
+    let gaps = rolling_restart(ground, 3, 12).await;
+    assert!(gaps.percentile(50) <= HANDED, "{gaps}");
 }
 
 /// Names play no part: the new process of a deploy has the name and configuration of the one that ends.
