@@ -24,6 +24,8 @@ struct HookState {
     ran: HashSet<EventId>,
     order: VecDeque<EventId>,
     unknown: HashMap<BatchKey, AfterCommit>,
+    /// In the order in which they came, resolved or not.
+    unknown_order: VecDeque<BatchKey>,
 }
 
 /// A batch by its first event, or by its fence when it has none.
@@ -59,7 +61,15 @@ impl Hooks {
     }
 
     pub(crate) fn keep(&self, key: BatchKey, hook: AfterCommit) {
-        self.state().unknown.insert(key, hook);
+        let mut state = self.state();
+        state.unknown_order.push_back(key.clone());
+        state.unknown.insert(key, hook);
+        // Whoever was fenced meanwhile never asks.
+        if state.unknown_order.len() > REMEMBERED
+            && let Some(oldest) = state.unknown_order.pop_front()
+        {
+            state.unknown.remove(&oldest);
+        }
     }
 
     /// The hook of a batch whose fate was unknown until now.

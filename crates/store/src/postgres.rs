@@ -52,12 +52,12 @@ use std::thread::JoinHandle;
 use tenure_core::id::Incarnation;
 use tls::Tls;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use wakes::{Hearing, Tell};
 use watch::Watchers;
 use writer::{APPENDS, INTERRUPTS, Writer};
 
-/// Kibibytes of bodies that may wait for the writer at once; beyond it callers wait.
+/// Kibibytes of bodies that may wait for a writer at once; beyond it callers wait.
 const QUEUE_KIB: usize = 256 << 10;
 
 const CLOSED: &str = "it is closed";
@@ -118,7 +118,6 @@ struct Shared {
     origin: String,
     queue: Queue,
     control: Queue,
-    permits: Arc<Semaphore>,
     gate: Gate,
     hooks: Arc<Hooks>,
     cache: Cache,
@@ -157,6 +156,10 @@ impl Shared {
     fn gone(&self, incarnation: &str, news: bool) {
         self.owned.leave(incarnation);
         drop(self.presences().remove(incarnation));
+        let observations = self.observations.lock();
+        let mut observations = observations.unwrap_or_else(PoisonError::into_inner);
+        observations.remove(incarnation);
+        drop(observations);
         if news {
             self.wake_everybody();
         }
@@ -272,7 +275,6 @@ impl PostgresStore {
             origin: uuid::Uuid::new_v4().simple().to_string(),
             queue: Queue::default(),
             control: Queue::default(),
-            permits: Arc::new(Semaphore::new(QUEUE_KIB)),
             gate: Gate::default(),
             hooks: Arc::default(),
             cache: Cache::default(),

@@ -16,8 +16,9 @@ use tokio_postgres::error::SqlState;
 pub(super) struct Timeline(String);
 
 /// What a session was when this process last wrote it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Last {
+    owner: String,
     head: i64,
     epoch: i64,
     write_no: i64,
@@ -59,7 +60,9 @@ impl Owned {
 
     /// That node is gone, and with it what it owned.
     pub(super) fn leave(&self, node: &str) {
-        self.state().nodes.remove(node);
+        let mut state = self.state();
+        state.nodes.remove(node);
+        state.sessions.retain(|_, last| last.owner != node);
     }
 
     /// A head row was written.
@@ -68,9 +71,10 @@ impl Owned {
         let ours = head
             .owner
             .as_ref()
-            .is_some_and(|owner| state.nodes.contains(owner));
-        if ours {
+            .filter(|owner| state.nodes.contains(*owner));
+        if let Some(owner) = ours {
             let last = Last {
+                owner: owner.clone(),
                 head: super::session::head_number(head),
                 epoch: int(head.epoch),
                 write_no: int(head.write_no),
@@ -129,7 +133,7 @@ impl Owned {
                 continue;
             }
             state.sessions.remove(&session);
-            state.lost(&session, last, found);
+            state.lost(&session, &last, found);
             if !fenced.contains(&session) {
                 fenced.push(session);
             }
@@ -157,7 +161,7 @@ impl Last {
 
 impl State {
     /// Says what a failover lost of a session.
-    fn lost(&mut self, session: &SessionId, last: Last, found: Option<Found>) {
+    fn lost(&mut self, session: &SessionId, last: &Last, found: Option<Found>) {
         let (head, epoch, _) = found.unwrap_or((-1, 0, 0));
         tracing::error!(
             %session, had_head = last.head, has_head = head, had_epoch = last.epoch, has_epoch = epoch,

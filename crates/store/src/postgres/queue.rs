@@ -1,13 +1,14 @@
 //! A writer's queue: two lanes in one line, waited for without a thread.
 
+use super::QUEUE_KIB;
 use crate::api::Lane;
 use crate::job::Job;
 use crate::lanes::{Waits, pick};
 use crate::machine::loaded::Loaded;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tenure_core::id::SessionId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// Jobs one batch takes at most.
 const BATCH: usize = 1024;
@@ -30,11 +31,22 @@ struct Line {
     closed: bool,
 }
 
-/// The queue. Its length is bounded by the callers' permits.
-#[derive(Default)]
+/// The queue. Its length is bounded by the callers' permits: each queue has its own, so that one that is full keeps
+/// nobody out of another.
 pub(super) struct Queue {
     line: Mutex<Line>,
     came: Notify,
+    pub(super) permits: Arc<Semaphore>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            line: Mutex::default(),
+            came: Notify::new(),
+            permits: Arc::new(Semaphore::new(QUEUE_KIB)),
+        }
+    }
 }
 
 impl Queue {

@@ -85,7 +85,7 @@ impl PostgresStore {
             .unwrap_or(u32::MAX)
             .min(QUEUE_KIB as u32);
         // Unconstrained: the runtime's own budget must not put a first poll off, since it orders appends.
-        let permits = Arc::clone(&self.shared.permits);
+        let permits = Arc::clone(&queue(&self.shared).permits);
         let permit = tokio::task::unconstrained(permits.acquire_many_owned(kib)).await;
         let job: Work = match permit {
             Ok(permit) => Box::new(Permitted {
