@@ -197,7 +197,6 @@ async fn renewals_of_keep(
     };
     *works.sky.renewed.lock().unwrap() = Some(Box::new(look));
     let stop = CancellationToken::new();
-    let running = works.running.subscribe();
     let mut could_start = Vec::new();
     let seeing = async {
         while could_start.len() < many {
@@ -205,7 +204,7 @@ async fn renewals_of_keep(
         }
         stop.cancel();
     };
-    tokio::join!(works.node.keep(stop.clone(), running, || {}), seeing);
+    tokio::join!(works.node.keep(stop.clone(), works.living.clone(), || {}), seeing);
     *works.sky.renewed.lock().unwrap() = None;
     could_start
 }
