@@ -64,30 +64,55 @@ async fn inspect(conn: &Conn, place: &Place) -> Result<(), OpenError> {
         )
         .await
         .map_err(|trouble| not_opened(place, &trouble))?;
-    let path = place.shown.clone();
     let Some(row) = row else {
         return Err(OpenError::Other {
-            path,
+            path: place.shown.clone(),
             detail: "the server answered nothing".to_owned(),
         });
     };
-    let encoding: String = row.get(3);
-    if row.get::<_, i32>(0) < OLDEST_SERVER {
-        return Err(OpenError::TooOld {
-            path,
-            found: row.get(1),
-        });
+    let server = Server {
+        number: row.get(0),
+        version: row.get(1),
+        standby: row.get(2),
+        encoding: row.get(3),
+    };
+    server.check(&place.shown)
+}
+
+/// What a server says of itself.
+#[derive(Debug)]
+struct Server {
+    /// Its version as a number: 140005 is 14.5.
+    number: i32,
+    version: String,
+    standby: bool,
+    encoding: String,
+}
+
+impl Server {
+    /// Can a store be kept there? `path` names it for people.
+    fn check(self, path: &str) -> Result<(), OpenError> {
+        let path = path.to_owned();
+        if self.number < OLDEST_SERVER {
+            return Err(OpenError::TooOld {
+                path,
+                found: self.version,
+            });
+        }
+        if self.standby {
+            return Err(OpenError::Standby { path });
+        }
+        if self.encoding != "UTF8" {
+            return Err(OpenError::Other {
+                path,
+                detail: format!(
+                    "the database's encoding is {}; make one with UTF8",
+                    self.encoding
+                ),
+            });
+        }
+        Ok(())
     }
-    if row.get::<_, bool>(2) {
-        return Err(OpenError::Standby { path });
-    }
-    if encoding != "UTF8" {
-        return Err(OpenError::Other {
-            path,
-            detail: format!("the database's encoding is {encoding}; make one with UTF8"),
-        });
-    }
-    Ok(())
 }
 
 /// Has every migration been applied, and by a program that knew the same ones?
@@ -200,5 +225,55 @@ mod tests {
         assert_ne!(fnv(&["ab", "c"]), fnv(&["a", "bc"]));
         assert_eq!(checksum("x"), checksum("x"));
         assert_eq!(MIGRATIONS.len(), newest() as usize);
+    }
+
+    fn server(number: i32, version: &str) -> Server {
+        Server {
+            number,
+            version: version.to_owned(),
+            standby: false,
+            encoding: "UTF8".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_refused_with_its_version_and_the_one_that_is_needed() {
+        // An old one that is a standby too is not helped by naming its primary.
+        let old = Server {
+            standby: true,
+            ..server(130_022, "13.22 (Debian 13.22-1)")
+        };
+        let path = "postgres://tenure@db/tenure";
+        let refused = old.check(path).unwrap_err();
+        assert_eq!(
+            refused,
+            OpenError::TooOld {
+                path: path.to_owned(),
+                found: "13.22 (Debian 13.22-1)".to_owned(),
+            }
+        );
+        let told = refused.to_string();
+        assert!(
+            told.contains("13.22") && told.contains("version 14 or newer"),
+            "{told}"
+        );
+        for (number, version) in [(140_000, "14.0"), (170_002, "17.2"), (180_000, "18beta1")] {
+            assert_eq!(server(number, version).check(path), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_standby_and_another_encoding_are_refused() {
+        let standby = Server {
+            standby: true,
+            ..server(170_002, "17.2")
+        };
+        assert!(matches!(standby.check("x"), Err(OpenError::Standby { .. })));
+        let latin = Server {
+            encoding: "LATIN1".to_owned(),
+            ..server(170_002, "17.2")
+        };
+        let told = latin.check("x").unwrap_err().to_string();
+        assert!(told.contains("LATIN1") && told.contains("UTF8"), "{told}");
     }
 }
