@@ -204,7 +204,10 @@ async fn renewals_of_keep(
         }
         stop.cancel();
     };
-    tokio::join!(works.node.keep(stop.clone(), works.living.clone(), || {}), seeing);
+    tokio::join!(
+        works.node.keep(stop.clone(), works.living.clone(), || {}),
+        seeing
+    );
     *works.sky.renewed.lock().unwrap() = None;
     could_start
 }

@@ -26,6 +26,8 @@ mod inbox;
 mod interrupts;
 #[path = "../it/leavings.rs"]
 mod leavings;
+#[path = "../it/moving.rs"]
+mod moving;
 #[path = "../it/nodes.rs"]
 mod nodes;
 #[path = "../it/ordering.rs"]
@@ -36,6 +38,8 @@ mod peer;
 mod permissions;
 #[path = "../it/recovery.rs"]
 mod recovery;
+#[path = "../it/riding.rs"]
+mod riding;
 #[path = "../it/silence.rs"]
 mod silence;
 #[path = "../it/stores.rs"]
