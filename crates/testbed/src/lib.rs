@@ -7,7 +7,7 @@
 //! # fn main() -> Result<(), tenure_testbed::Error> {
 //! let server = tenure_testbed::postgres_or_skip!(Ok(()));
 //! let database = server.database()?;
-//! let proxy = tenure_testbed::proxy::Proxy::before_postgres(server.address())?;
+//! let proxy = tenure_testbed::proxy::Proxy::before_postgres(server.address()?)?;
 //! println!("connect to {}", proxy.url(database.url()));
 //! # Ok(())
 //! # }
