@@ -288,32 +288,38 @@ impl Client {
         kind: InputKind,
         delivery: Delivery,
     ) -> Result<Admission, EngineError> {
-        let id = EventId::derived(&["input.admitted", session.as_str(), input.as_str()]);
-        let admitted = InputAdmitted {
-            input: input.clone(),
-            kind,
-            delivery,
+        let other = match delivery {
+            Delivery::Steer => Delivery::Queue,
+            Delivery::Queue => Delivery::Steer,
         };
-        let event = self.event(id, admitted);
-        let again = Some(input.as_str());
-        match self.append(session, again, vec![event], Vec::new()).await {
-            Ok(committed) => {
-                self.reach.hint_later(session);
-                Ok(Admission {
-                    input,
-                    seq: committed.events.first().map_or(committed.head, |e| e.seq),
-                    duplicate: committed.duplicate,
-                })
+        // Said again in another manner is still said once: the first manner counts.
+        for delivery in [delivery, other] {
+            let id = EventId::derived(&["input.admitted", session.as_str(), input.as_str()]);
+            let admitted = InputAdmitted {
+                input: input.clone(),
+                kind: kind.clone(),
+                delivery,
+            };
+            let event = self.event(id, admitted);
+            let again = Some(input.as_str());
+            match self.append(session, again, vec![event], Vec::new()).await {
+                Ok(committed) => {
+                    self.reach.hint_later(session);
+                    return Ok(Admission {
+                        input,
+                        seq: committed.events.first().map_or(committed.head, |e| e.seq),
+                        duplicate: committed.duplicate,
+                    });
+                }
+                Err(EngineError::Append(AppendError::Conflict { .. })) => {}
+                Err(error) => return Err(error),
             }
-            // Who repeats a request says the same: this is another one, and it must not be dropped in silence.
-            Err(EngineError::Append(AppendError::Conflict { .. })) => {
-                Err(EngineError::InputExists {
-                    session: session.clone(),
-                    input,
-                })
-            }
-            Err(error) => Err(error),
         }
+        // Who repeats a request says the same: this is another one, and it must not be dropped in silence.
+        Err(EngineError::InputExists {
+            session: session.clone(),
+            input,
+        })
     }
 
     /// Takes a pending input back.

@@ -9,11 +9,12 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_core::id::SessionId;
 use tenure_core::placement::Serves;
 use tenure_engine::{Approvals, Engine, EngineConfig, Isolate, Scope};
 use tenure_provider::Secret;
 use tenure_server::{Advertise, HttpPeers, Limits, NodeServer};
-use tenure_store::Store;
+use tenure_store::{SessionState, Store};
 use tenure_tools::ToolSet;
 use tenure_tools::guardian::GuardianCommand;
 
@@ -201,6 +202,25 @@ pub async fn leave(engine: &Engine, limit: Duration) {
         Ok(Ok(())) => {}
         Err(_) => tracing::warn!("letting go took too long"),
     }
+}
+
+/// Why a session waits: nobody serves its location, and a node of this process would not either. None when somebody
+/// does, or when it has nothing to do.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn unplaced(
+    config: &Config,
+    store: &dyn Store,
+    session: &SessionId,
+) -> CliResult<Option<String>> {
+    let row = store.session(session).await?;
+    let Some(row) = row else { return Ok(None) };
+    let SessionState::Unplaceable { reason } = &row.state else {
+        return Ok(None);
+    };
+    let here = config.node.serves(&[], &[]).check(&row.location);
+    Ok(here.is_err().then(|| reason.clone()))
 }
 
 #[cfg(test)]

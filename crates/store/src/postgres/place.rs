@@ -59,6 +59,13 @@ impl Place {
             ));
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        if is_ambiguous(base) {
+            // What stands where is not known: nothing of it is said again.
+            return Err(bad(
+                "its user or password holds a character that ends it (`@`, `/` or `#`); percent-encode it, \
+                 or leave the password out and set PGPASSWORD",
+            ));
+        }
         let mut kept = Vec::new();
         let (mut schema, mut pool, mut roots) = ("tenure".to_owned(), POOL, None);
         let (mut ssl, mut check) = (SslMode::Prefer, None);
@@ -143,6 +150,16 @@ pub fn without_password(place: &str) -> String {
         Ok(place) => place.shown,
         Err(_) => "postgres://…".to_owned(),
     }
+}
+
+/// Does the part before the host hold what ends it? Then the driver would take a piece of a password for the host, and
+/// name it.
+fn is_ambiguous(base: &str) -> bool {
+    let rest = base.split_once("://").map_or(base, |(_, rest)| rest);
+    rest.matches('@').count() > 1
+        || rest
+            .split_once('@')
+            .is_some_and(|(user, host)| user.contains(['/', '#']) || host.contains('#'))
 }
 
 /// What the driver says is wrong, without what it was said of.
@@ -282,9 +299,15 @@ mod tests {
             "postgres://a:secret@h/d?pool=0",
             "postgres://a:secret@h:port/d",
             "postgres://a:secret@h/d?secret=1",
+            "postgres://a:x@secret/w#rd@h:5/d",
+            "postgres://a:x/secret@h/d",
+            "postgres://a:x#secret@h/d",
         ] {
             let refused = Place::parse(url).unwrap_err().to_string();
             assert!(!refused.contains(":secret"), "{url}: {refused}");
+            let piece =
+                url.contains("x@secret") || url.contains("/secret") || url.contains("#secret");
+            assert!(!piece || !refused.contains("secret"), "{url}: {refused}");
         }
         assert_eq!(
             Place::parse("postgres://h/d?sslmode=require")

@@ -9,13 +9,15 @@ use super::sql::{params, uint};
 use super::trouble::Trouble;
 use crate::error::DeleteError;
 use crate::status::{GcReport, StoreHealth};
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tenure_core::id::{Incarnation, SessionId};
 
 /// Events one transaction removes at most.
 const PURGE: i64 = 4_000;
 /// Dead nodes are remembered for an hour, for people who look.
 const REMEMBER_NODES_MS: i64 = 3_600_000;
+/// How long a listener may take to begin before it is called deaf.
+const LISTENER_BEGINS: Duration = Duration::from_secs(2);
 
 /// One statement: the head row's lock is taken, looked under and given up in it.
 const DELETE: &str = "WITH gone AS (UPDATE @.session s SET deleted = TRUE, id = s.id || '#' || s.sid, owner = NULL, \
@@ -194,7 +196,7 @@ pub(super) async fn health(shared: &Shared, conn: &Conn) -> Result<StoreHealth, 
         durability.push_str(
             "; behind a transaction-mode pooler: wakes by the poll of 1 s only, no fast suspicion of dead nodes",
         );
-    } else if !shared.hearing.listening.load(Ordering::Relaxed) {
+    } else if !shared.hearing.begins(LISTENER_BEGINS).await {
         durability.push_str("; deaf to wakes at the moment: the poll of 1 s goes on");
     }
     Ok(StoreHealth {

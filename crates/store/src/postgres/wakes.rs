@@ -26,6 +26,8 @@ const DEAF: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_secs(1);
 /// The longest pause before a listener tries again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How soon a listener that has not begun is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What the listener is like, for `health` and the log.
 #[derive(Default)]
@@ -34,6 +36,20 @@ pub(super) struct Hearing {
     pub(super) listening: AtomicBool,
     /// How often it had to begin again.
     pub(super) gaps: AtomicU64,
+}
+
+impl Hearing {
+    /// Does it listen, at the latest after `patience`? A store that was just opened needs a moment.
+    pub(super) async fn begins(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while !self.listening.load(Ordering::Relaxed) {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        true
+    }
 }
 
 /// What the notifier is told.

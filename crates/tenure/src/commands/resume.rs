@@ -87,6 +87,13 @@ async fn one(
             .hint("bring it back, or move the session with `tenure run --session ID --cwd DIR`"));
         }
     }
+    if let Some(reason) = node::unplaced(config, store.as_ref(), &row.id).await? {
+        return Err(
+            CliError::failed(format!("{} cannot run here: {reason}", row.id)).hint(
+                "start `tenure node` where it can run; `tenure nodes` shows what each serves",
+            ),
+        );
+    }
     if args.detach {
         background::spawn(config, &[row.id.as_str()], false).map_err(|e| {
             CliError::failed(format!("the background node could not be started: {e}"))

@@ -68,6 +68,11 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     };
     let role = Role::command("run", Scope::Asked, approvals);
     let engine = node::start(&asked.config, target.store.clone(), &role).await?;
+    if let Some(reason) = node::unplaced(&asked.config, target.store.as_ref(), &session).await? {
+        notice(&format!(
+            "{session} waits: {reason}; start `tenure node` where it can run (`tenure nodes` shows what each serves)"
+        ));
+    }
     let follow = Follow {
         client: engine.client(),
         engine: Some(&engine),
