@@ -403,6 +403,7 @@ mod tests {
             world.unpause(Proc(1));
         });
         while executor.step() != Step::Stuck {}
-        assert_eq!(*lock(&seen), [(1, 100)]);
+        // It had not begun to wait when it was paused.
+        assert_eq!(*lock(&seen), [(1, 110)]);
     }
 }

@@ -392,10 +392,7 @@ impl Writer {
         };
         let trusting = broken!(self.shared.switches, NotIdempotent);
         let batch = Batch::new(conn, drafts, trusting);
-        let fault = match self.role.hooks {
-            true => self.shared.take_fault(),
-            false => None,
-        };
+        let fault = self.shared.take_fault();
         let hurried = sessions.iter().any(|id| self.stuck.contains_key(id));
         if self.role.hooks {
             self.shared.gate.close(sessions.into_iter());
