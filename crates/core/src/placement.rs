@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn every_required_label_and_one_root_decide() {
         assert_eq!(Serves::everywhere().check(&location("/a/b", &[])), Ok(()));
-        let shared = node(&["host=x", "gpu"], &["/srv/work/", "/data"]);
+        let shared = node(&["host=x", "gpu"], &["/srv/code/", "/data"]);
         for (directory, requires, expected) in [
-            ("/srv/work", vec![], Ok(())),
-            ("/srv/work/a", vec!["gpu"], Ok(())),
+            ("/srv/code", vec![], Ok(())),
+            ("/srv/code/a", vec!["gpu"], Ok(())),
             ("/data/x", vec!["gpu", "host=x"], Ok(())),
             (
-                "/srv/workshop",
+                "/srv/codex",
                 vec![],
-                Err(Unserved::Root("/srv/workshop".to_owned())),
+                Err(Unserved::Root("/srv/codex".to_owned())),
             ),
             (
                 "/data",

@@ -16,6 +16,7 @@ pub(crate) mod loaded;
 pub(crate) mod project;
 pub(crate) mod replay;
 pub(crate) mod rows;
+pub(crate) mod status;
 
 use crate::error::AppendError;
 use tenure_core::id::SessionId;

@@ -4,6 +4,7 @@ use super::tables::{Session, Tables};
 use crate::api::*;
 use crate::machine::head::Head;
 use crate::machine::rows::NodeState;
+use crate::machine::status::{self, LiveOwner};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::Phase;
 use tenure_core::id::*;
@@ -35,55 +36,21 @@ impl Queries<'_> {
 
     fn state(&self, session: &Session) -> Result<SessionState, ReadError> {
         let head = &session.head;
-        if let Some(owner) = &head.owner
-            && let Some(node) = self.alive(owner)
-        {
-            let owner = Incarnation::parse(owner).map_err(|bad| damaged(head, &bad))?;
-            let missed = head.handed_until.is_some_and(|until| self.lease_ms > until);
-            return Ok(if missed {
-                claimable("a hand-over was not accepted in time")
-            } else if node.lease_until > self.lease_ms {
-                SessionState::Owned {
-                    owner,
-                    node: node.name.clone(),
-                    epoch: head.epoch,
-                    phase: head.phase.unwrap_or(Phase::Safe),
-                }
-            } else {
-                SessionState::Waiting { owner, lease_ms: 0 }
-            });
-        }
-        if let Some(reason) = &head.quarantine {
-            return Ok(SessionState::Quarantined {
-                reason: reason.clone(),
-            });
-        }
-        Ok(if head.owner.is_some() {
-            claimable("its owner is gone")
-        } else if head.execution.is_some() && !head.dormant {
-            claimable("an execution is open")
-        } else if Self::eligible(head, session) {
-            claimable("input is waiting")
-        } else if head.pending > 0 || (head.dormant && head.execution.is_some()) {
-            SessionState::Parked {
-                inputs: head.pending,
-            }
-        } else {
-            SessionState::Idle
-        })
+        let owner = head.owner.as_deref();
+        let live = owner.and_then(|owner| self.alive(owner));
+        let live = live.map(|node| LiveOwner {
+            name: &node.name,
+            lease_until: node.lease_until,
+        });
+        let eligible = Self::eligible(head, session);
+        status::state(head, live, eligible, self.lease_ms).map_err(|bad| damaged(head, &bad))
     }
 
     /// Why no node that takes sessions serves this one; none when one does, or when there is no node to ask.
     fn unserved(&self, head: &Head) -> Option<String> {
-        let (location, mut reason) = (head.location(), None);
         let nodes = self.tables.nodes.values();
-        for node in nodes.filter(|node| node.state == NodeState::Active && !node.gone) {
-            match node.serves.check(&location) {
-                Ok(()) => return None,
-                Err(why) => reason = reason.or(Some(why)),
-            }
-        }
-        reason.map(|why| format!("no node serves this location: {why}"))
+        let active = nodes.filter(|node| node.state == NodeState::Active && !node.gone);
+        status::unserved(head, active.map(|node| &node.serves))
     }
 
     fn row(&self, session: &Session) -> Result<SessionRow, ReadError> {
@@ -356,12 +323,6 @@ impl Queries<'_> {
             found.extend(kept.iter().filter(covered).cloned());
         }
         Ok(found)
-    }
-}
-
-fn claimable(reason: &str) -> SessionState {
-    SessionState::Claimable {
-        reason: reason.to_owned(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::api::{Checkpoint, EffectRow, Fence, Page};
 use crate::error::ReadError;
 use crate::machine::event::Stored;
 use crate::machine::head::{Head, phase_of};
+use crate::machine::status::{self, LiveOwner};
 use crate::status::*;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::Phase;
@@ -106,51 +107,14 @@ fn seen(row: &Row) -> Result<Seen, Damaged> {
     })
 }
 
-/// R4, P7: exactly one state for every session.
 fn state(seen: &Seen) -> Result<SessionState, ReadStop> {
-    let head = &seen.head;
-    if let Some(owner) = &head.owner
-        && let Some(node) = &seen.node
-        && !node.dead
-    {
-        let owner = parse(owner, Incarnation::parse)?;
-        let missed = head.handed_until.is_some_and(|until| seen.now > until);
-        return Ok(if missed {
-            SessionState::Claimable {
-                reason: "a hand-over was not accepted in time".to_owned(),
-            }
-        } else if node.lease_until > seen.now {
-            SessionState::Owned {
-                owner,
-                node: node.name.clone(),
-                epoch: head.epoch,
-                phase: head.phase.unwrap_or(Phase::Safe),
-            }
-        } else {
-            SessionState::Waiting { owner, lease_ms: 0 }
-        });
-    }
-    if let Some(reason) = &head.quarantine {
-        return Ok(SessionState::Quarantined {
-            reason: reason.clone(),
-        });
-    }
-    let reason = if head.owner.is_some() {
-        "its owner is gone"
-    } else if head.execution.is_some() && !head.dormant {
-        "an execution is open"
-    } else if seen.eligible {
-        "input is waiting"
-    } else if head.pending > 0 || (head.dormant && head.execution.is_some()) {
-        return Ok(SessionState::Parked {
-            inputs: head.pending,
-        });
-    } else {
-        return Ok(SessionState::Idle);
-    };
-    Ok(SessionState::Claimable {
-        reason: reason.to_owned(),
-    })
+    let live = seen.node.as_ref().filter(|node| !node.dead);
+    let live = live.map(|node| LiveOwner {
+        name: &node.name,
+        lease_until: node.lease_until,
+    });
+    status::state(&seen.head, live, seen.eligible, seen.now)
+        .map_err(|bad| ReadStop::from(Damaged(bad.to_string())))
 }
 
 /// What the nodes that take sessions serve.
@@ -165,19 +129,6 @@ async fn serving(conn: &Conn) -> Result<Vec<Serves>, Trouble> {
     Ok(serves.collect())
 }
 
-/// Why no node that takes sessions serves this one; none when one does, or when there is no node to ask.
-fn unserved(nodes: &[Serves], head: &Head) -> Option<String> {
-    let location = head.location();
-    let mut reason = None;
-    for node in nodes {
-        match node.check(&location) {
-            Ok(()) => return None,
-            Err(why) => reason = reason.or(Some(why)),
-        }
-    }
-    reason.map(|why| format!("no node serves this location: {why}"))
-}
-
 /// Any node may settle what was interrupted (R9).
 fn settles(head: &Head) -> bool {
     head.cancel || head.phase == Some(Phase::Cancelling)
@@ -188,7 +139,7 @@ fn session_row(row: &Row, nodes: &[Serves]) -> Result<SessionRow, ReadStop> {
     let mut state = state(&seen)?;
     if matches!(state, SessionState::Claimable { .. })
         && !settles(&seen.head)
-        && let Some(reason) = unserved(nodes, &seen.head)
+        && let Some(reason) = status::unserved(&seen.head, nodes)
     {
         state = SessionState::Unplaceable { reason };
     }

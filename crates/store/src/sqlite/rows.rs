@@ -8,6 +8,7 @@ use super::tx::{first, int, key, uint};
 use crate::api::{EffectRow, Fence, ProcessId};
 use crate::error::ReadError;
 use crate::machine::head::{Head, phase_of};
+use crate::machine::status::{self, LiveOwner};
 use crate::status::*;
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
@@ -110,54 +111,15 @@ fn query(
     rows.collect()
 }
 
-/// R4, P7: exactly one state for every session.
 fn state(seen: &Seen, now: &Now<'_>) -> Result<SessionState, BadId> {
-    let head = &seen.head;
-    if let Some(owner) = &head.owner
-        && let Some(node) = &seen.node
-        && !node.dead
-        && node.boot_id == now.boot_id
-        && !(now.is_gone)(owner)
-    {
-        let owner = Incarnation::parse(owner)?;
-        let left = lease_left(node.lease_until, now.boot_ms);
-        let missed = head.handed_until.is_some_and(|until| now.boot_ms > until);
-        return Ok(if missed {
-            SessionState::Claimable {
-                reason: "a hand-over was not accepted in time".to_owned(),
-            }
-        } else if left > 0 {
-            SessionState::Owned {
-                owner,
-                node: node.name.clone(),
-                epoch: head.epoch,
-                phase: head.phase.unwrap_or(Phase::Safe),
-            }
-        } else {
-            SessionState::Waiting { owner, lease_ms: 0 }
-        });
-    }
-    if let Some(reason) = &head.quarantine {
-        return Ok(SessionState::Quarantined {
-            reason: reason.clone(),
-        });
-    }
-    let reason = if head.owner.is_some() {
-        "its owner is gone"
-    } else if head.execution.is_some() && !head.dormant {
-        "an execution is open"
-    } else if seen.eligible {
-        "input is waiting"
-    } else if head.pending > 0 || (head.dormant && head.execution.is_some()) {
-        return Ok(SessionState::Parked {
-            inputs: head.pending,
-        });
-    } else {
-        return Ok(SessionState::Idle);
-    };
-    Ok(SessionState::Claimable {
-        reason: reason.to_owned(),
-    })
+    let live = seen.head.owner.as_deref().zip(seen.node.as_ref());
+    let live = live
+        .filter(|(owner, node)| !node.dead && node.boot_id == now.boot_id && !(now.is_gone)(owner));
+    let live = live.map(|(_, node)| LiveOwner {
+        name: &node.name,
+        lease_until: node.lease_until,
+    });
+    status::state(&seen.head, live, seen.eligible, now.boot_ms)
 }
 
 /// Why no node that takes sessions serves this one; none when one does, or when there is no node to ask.
@@ -166,21 +128,17 @@ fn unserved(conn: &Connection, head: &Head, now: &Now<'_>) -> rusqlite::Result<O
         "SELECT incarnation, labels, roots FROM node WHERE state = 0 AND boot_id = ?1",
     )?;
     let mut rows = statement.query([&now.boot_id])?;
-    let (location, mut reason) = (head.location(), None);
+    let mut nodes = Vec::new();
     while let Some(row) = rows.next()? {
         let serves = Serves {
             labels: labels_of(&row.get::<_, String>(1)?),
             roots: labels_of(&row.get::<_, String>(2)?),
         };
-        if (now.is_gone)(&row.get::<_, String>(0)?) {
-            continue;
-        }
-        match serves.check(&location) {
-            Ok(()) => return Ok(None),
-            Err(why) => reason = reason.or(Some(why)),
+        if !(now.is_gone)(&row.get::<_, String>(0)?) {
+            nodes.push(serves);
         }
     }
-    Ok(reason.map(|why| format!("no node serves this location: {why}")))
+    Ok(status::unserved(head, &nodes))
 }
 
 /// Any node may settle what was interrupted (R9).

@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_shared_requires_its_machine() {
-        let config = config(&["/srv/work"]);
-        assert_eq!(config.requires("/srv/work/a"), [] as [&str; 0]);
-        assert_eq!(config.requires("/srv/workshop"), ["host=m1"]);
+        let config = config(&["/srv/code"]);
+        assert_eq!(config.requires("/srv/code/a"), [] as [&str; 0]);
+        assert_eq!(config.requires("/srv/codex"), ["host=m1"]);
         assert_eq!(config.requires("/home/me"), ["host=m1"]);
     }
 
