@@ -71,5 +71,6 @@ pub fn encode(
     Ok(Encoded {
         body: body.into(),
         hash,
+        model: request.model.model.clone(),
     })
 }

@@ -24,6 +24,8 @@ pub struct Encoded {
     pub body: Bytes,
     /// SHA-256 of `body` in lower-case hexadecimal.
     pub hash: String,
+    /// The model asked, as its provider names it: some protocols put it into the URL and not into the body.
+    pub model: String,
 }
 
 /// Names one attempt to the endpoint, so that its logs and ours can be joined, and so that an endpoint

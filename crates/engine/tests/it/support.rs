@@ -120,6 +120,7 @@ impl Provider for Scripted {
         Ok(Encoded {
             body: Bytes::from(format!("{request:?}")),
             hash,
+            model: request.model.model.clone(),
         })
     }
 

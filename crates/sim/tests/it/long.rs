@@ -326,6 +326,7 @@ impl Provider for Says {
         Ok(Encoded {
             body: body.as_bytes().into(),
             hash: "0".repeat(64),
+            model: request.model.model.clone(),
         })
     }
 
