@@ -297,6 +297,27 @@ fn done_other(fields: &Map<String, Value>, json: &str, calls: &mut Calls, sink: 
                 native,
             });
         }
+        "apply_patch_call" | "local_shell_call" | "shell_call" | "tool_search_call" => {
+            client_call(kind, fields, calls, sink)
+        }
+        "mcp_approval_request" => {
+            let id = sink.call_id(own_id(fields));
+            sink.push_content(ProviderEvent::ToolCall {
+                id: id.clone(),
+                name: kind.to_owned(),
+                input: hosted_input(fields),
+                executed: true,
+                native: None,
+            });
+            // Nobody here can approve, and an open request must not go back.
+            sink.push_content(ProviderEvent::ToolResult {
+                id,
+                text: "not approved: calls of the provider's own MCP client need no approval only where its settings say so"
+                    .to_owned(),
+                is_error: true,
+                native: None,
+            });
+        }
         "shell_call_output" | "tool_search_output" | "program_output" => {
             match calls.waiting.remove(call_id(fields)) {
                 Some(id) => sink.push_content(ProviderEvent::ToolResult {
@@ -316,8 +337,36 @@ fn done_other(fields: &Map<String, Value>, json: &str, calls: &mut Calls, sink: 
     }
 }
 
-/// Does the provider run this call, or does it ask us to? It asks for nothing that was not offered, and
-/// Tenure offers functions only; what it asks for all the same is kept as it is.
+/// A call of a built-in tool that the client would have to run. Tenure offers functions only, so a model that asks
+/// for one all the same asks for a function of that name, and is told that there is none. The item itself does not
+/// go back: the vendor would refuse it without an output of its own kind.
+fn client_call(kind: &str, fields: &Map<String, Value>, calls: &mut Calls, sink: &mut Sink) {
+    calls.local = true;
+    let id = sink.call_id(call_id(fields));
+    let input = client_input(fields);
+    sink.push_content(ProviderEvent::ToolInputStart {
+        id: id.clone(),
+        name: kind.to_owned(),
+    });
+    sink.push_content(ProviderEvent::ToolInputDelta {
+        id: id.clone(),
+        name: None,
+        text: input.clone(),
+    });
+    sink.call(id, kind.to_owned(), input, None);
+}
+
+/// What the client is asked to do, under the vendor's several names for it.
+fn client_input(fields: &Map<String, Value>) -> String {
+    for key in ["action", "operation"] {
+        if let Some(input @ Value::Object(_)) = fields.get(key) {
+            return input.to_string();
+        }
+    }
+    hosted_input(fields)
+}
+
+/// Does the provider run this call, or does it ask us to?
 fn is_hosted(kind: &str, fields: &Map<String, Value>) -> bool {
     match kind {
         "tool_search_call" => word(fields, "execution") == "server",
