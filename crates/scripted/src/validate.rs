@@ -3,9 +3,13 @@
 //! The rules are facts about the vendors; the code shares nothing with the encoders that build requests, so that a
 //! mistake there cannot hide here. Every rule has a name that appears in the 400 answer and in the rule lists.
 
+mod anthropic_hosted;
+mod anthropic_media;
 mod anthropic_messages;
+mod anthropic_output;
 mod anthropic_pairing;
 mod anthropic_params;
+mod media;
 mod openai_chat;
 mod openai_chat_params;
 mod openai_responses;

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::Report;
+use super::anthropic_hosted;
+use super::anthropic_media;
 use super::anthropic_pairing;
 use super::anthropic_params;
 use super::shape::{given, is_blank, is_name, kind, text_of};
@@ -23,6 +25,12 @@ pub(super) const RULES: &[&str] = &[
     "anthropic.text_empty",
     "anthropic.trailing_whitespace",
     "anthropic.source",
+    "anthropic.image",
+    "anthropic.image_size",
+    "anthropic.image_count",
+    "anthropic.image_pixels",
+    "anthropic.document",
+    "anthropic.citations",
     "anthropic.tool_use",
     "anthropic.tool_use_id",
     "anthropic.tool_use_id_unique",
@@ -34,6 +42,10 @@ pub(super) const RULES: &[&str] = &[
     "anthropic.duplicate_result",
     "anthropic.hosted_unanswered",
     "anthropic.hosted_orphan",
+    "anthropic.hosted_tool",
+    "anthropic.hosted_result",
+    "anthropic.server_tool_use_id",
+    "anthropic.container",
     "anthropic.thinking_signature",
     "anthropic.redacted_data",
     "anthropic.thinking_first",
@@ -42,9 +54,14 @@ pub(super) const RULES: &[&str] = &[
     "anthropic.thinking_budget",
     "anthropic.thinking_sampling",
     "anthropic.thinking_forced_tool",
+    "anthropic.output_config",
+    "anthropic.effort",
+    "anthropic.output_format",
+    "anthropic.output_schema",
     "anthropic.system",
     "anthropic.cache_control",
     "anthropic.cache_control_count",
+    "anthropic.cache_ttl_order",
     "anthropic.tools",
     "anthropic.tool_schema",
     "anthropic.duplicate_tool",
@@ -107,6 +124,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         );
     }
     anthropic_pairing::check(messages, report);
+    anthropic_media::check_all(messages, report);
     check_thinking_first(body, messages, report);
 }
 
@@ -210,7 +228,10 @@ fn check_block(block: &Value, role: &str, at: &str, report: &mut Report) {
         }
     }
     match block_type {
-        "text" => check_text(block, at, report),
+        "text" => {
+            check_text(block, at, report);
+            anthropic_hosted::check_citations(block, at, report);
+        }
         "thinking" => {
             let signed = !text_of(block, "signature").is_empty();
             report.check(
@@ -228,9 +249,14 @@ fn check_block(block: &Value, role: &str, at: &str, report: &mut Report) {
                 || "a redacted_thinking block needs its `data`".into(),
             );
         }
-        "tool_use" | "server_tool_use" => check_tool_use(block, at, report),
+        "tool_use" => check_tool_use(block, at, report),
+        "server_tool_use" => {
+            check_tool_use(block, at, report);
+            anthropic_hosted::check_use(block, at, report);
+        }
         "tool_result" => check_tool_result(block, at, report),
-        "image" | "document" => check_source(block, at, report),
+        "image" | "document" => anthropic_media::check_source(block, at, report),
+        _ if hosted_result => anthropic_hosted::check_result(block, at, report),
         _ => {}
     }
 }
@@ -247,22 +273,6 @@ fn check_text(block: &Value, at: &str, report: &mut Report) {
             || "messages: text content blocks must contain non-whitespace text".into(),
         );
     }
-}
-
-fn check_source(block: &Value, at: &str, report: &mut Report) {
-    let source = block.get("source").unwrap_or(&Value::Null);
-    let ok = match text_of(source, "type") {
-        "base64" | "text" => {
-            !text_of(source, "data").is_empty() && !text_of(source, "media_type").is_empty()
-        }
-        "url" => !text_of(source, "url").is_empty(),
-        "file" => !text_of(source, "file_id").is_empty(),
-        "content" => given(source, "content").is_some(),
-        _ => false,
-    };
-    report.check(ok, "anthropic.source", &format!("{at}.source"), || {
-        "source is base64 or text with media_type and data, or url, file, content".into()
-    });
 }
 
 fn check_tool_use(block: &Value, at: &str, report: &mut Report) {
@@ -300,8 +310,11 @@ fn check_tool_result(block: &Value, at: &str, report: &mut Report) {
         Some(Value::Array(parts)) => {
             for (index, part) in parts.iter().enumerate() {
                 content_ok &= legal.contains(&text_of(part, "type"));
-                if text_of(part, "type") == "text" {
-                    check_text(part, &format!("{at}.content[{index}]"), report);
+                let at = format!("{at}.content[{index}]");
+                match text_of(part, "type") {
+                    "text" => check_text(part, &at, report),
+                    "image" | "document" => anthropic_media::check_source(part, &at, report),
+                    _ => {}
                 }
             }
         }

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Report;
+use super::anthropic_hosted;
+use super::anthropic_output;
 use super::shape::{boolean, given, is_blank, is_name, model, number_in, object_schema, text_of};
 
 const FIELDS: &[&str] = &[
@@ -71,12 +73,8 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     }
     check_system(body, report);
     check_tools(body, report);
-    check_thinking(body, tokens.unwrap_or(0), report);
-    let mut marks = 0;
-    count_cache_marks(body, "", &mut marks, report);
-    report.check(marks <= 4, "anthropic.cache_control_count", "", || {
-        format!("a maximum of 4 blocks with cache_control may be provided. Found {marks}.")
-    });
+    anthropic_output::check(body, tokens.unwrap_or(0), report);
+    check_cache_marks(body, report);
 }
 
 fn check_system(body: &Value, report: &mut Report) {
@@ -90,45 +88,6 @@ fn check_system(body: &Value, report: &mut Report) {
     report.check(ok, "anthropic.system", "system", || {
         "system is a string or an array of text blocks that are not empty".into()
     });
-}
-
-fn check_thinking(body: &Value, max_tokens: u64, report: &mut Report) {
-    let Some(thinking) = given(body, "thinking") else {
-        return;
-    };
-    let mode = text_of(thinking, "type");
-    let ok = ["enabled", "disabled", "adaptive"].contains(&mode);
-    report.check(ok, "anthropic.thinking_config", "thinking.type", || {
-        "thinking.type is enabled, disabled or adaptive".into()
-    });
-    if mode == "enabled" {
-        let budget = thinking.get("budget_tokens").and_then(Value::as_u64);
-        report.check(
-            budget.is_some_and(|b| b >= 1024 && b < max_tokens),
-            "anthropic.thinking_budget",
-            "thinking.budget_tokens",
-            || "thinking.budget_tokens must be at least 1024 and less than max_tokens".into(),
-        );
-    }
-    if mode == "enabled" || mode == "adaptive" {
-        let warm = given(body, "temperature").is_none_or(|t| t.as_f64() == Some(1.0));
-        report.check(
-            warm && given(body, "top_k").is_none(),
-            "anthropic.thinking_sampling",
-            "temperature",
-            || {
-                "`temperature` may only be set to 1 and `top_k` not at all when thinking is enabled"
-                    .into()
-            },
-        );
-        let forced = body.pointer("/tool_choice/type").and_then(Value::as_str);
-        report.check(
-            !matches!(forced, Some("any" | "tool")),
-            "anthropic.thinking_forced_tool",
-            "tool_choice",
-            || "thinking may not be enabled when tool_choice forces tool use".into(),
-        );
-    }
 }
 
 fn check_tools(body: &Value, report: &mut Report) {
@@ -185,7 +144,9 @@ fn check_tool<'a>(tool: &'a Value, at: &str, names: &mut HashSet<&'a str>, repor
     report.check(names.insert(name), "anthropic.duplicate_tool", at, || {
         format!("tools: tool names must be unique, {name:?} occurs twice")
     });
-    if tool_type == "custom" {
+    if tool_type != "custom" {
+        anthropic_hosted::check_tool(tool, at, report);
+    } else {
         let schema = tool.get("input_schema").unwrap_or(&Value::Null);
         let at = format!("{at}.input_schema");
         object_schema(report, schema, "anthropic.tool_schema", &at);
@@ -200,36 +161,59 @@ fn check_tool<'a>(tool: &'a Value, at: &str, names: &mut HashSet<&'a str>, repor
     }
 }
 
-/// Counts cache marks wherever blocks may carry them; never looks into a tool's input or schema, which may use the
+/// The marks in the order the vendor reads a request: tools, system, messages.
+fn check_cache_marks(body: &Value, report: &mut Report) {
+    let mut marks = Vec::new();
+    for key in ["tools", "system", "messages", "cache_control"] {
+        if let Some(value) = given(body, key) {
+            if key == "cache_control" {
+                marks.push((key.to_owned(), value));
+            } else {
+                collect_marks(value, key, &mut marks);
+            }
+        }
+    }
+    let count = marks.len();
+    report.check(count <= 4, "anthropic.cache_control_count", "", || {
+        format!("a maximum of 4 blocks with cache_control may be provided. Found {count}.")
+    });
+    let mut short = false;
+    for (at, mark) in marks {
+        let ttl = given(mark, "ttl").and_then(Value::as_str).unwrap_or("5m");
+        report.check(
+            text_of(mark, "type") == "ephemeral" && (ttl == "5m" || ttl == "1h"),
+            "anthropic.cache_control",
+            &at,
+            || "cache_control has type \"ephemeral\" and an optional ttl of 5m or 1h".into(),
+        );
+        report.check(
+            !(short && ttl == "1h"),
+            "anthropic.cache_ttl_order",
+            &at,
+            || {
+                "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+                    .into()
+            },
+        );
+        short |= ttl == "5m";
+    }
+}
+
+/// Finds cache marks wherever blocks may carry them; never looks into a tool's input or schema, which may use the
 /// same word for something else.
-fn count_cache_marks(value: &Value, at: &str, marks: &mut usize, report: &mut Report) {
+fn collect_marks<'a>(value: &'a Value, at: &str, marks: &mut Vec<(String, &'a Value)>) {
     match value {
         Value::Array(list) => {
             for (index, item) in list.iter().enumerate() {
-                count_cache_marks(item, &format!("{at}[{index}]"), marks, report);
+                collect_marks(item, &format!("{at}[{index}]"), marks);
             }
         }
         Value::Object(fields) => {
             for (key, item) in fields {
-                let here = if at.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{at}.{key}")
-                };
+                let here = format!("{at}.{key}");
                 match key.as_str() {
-                    "cache_control" if !item.is_null() => {
-                        *marks += 1;
-                        let ttl = given(item, "ttl").is_none_or(|t| t == "5m" || t == "1h");
-                        report.check(
-                            text_of(item, "type") == "ephemeral" && ttl,
-                            "anthropic.cache_control",
-                            &here,
-                            || "cache_control has type \"ephemeral\" and an optional ttl of 5m or 1h".into(),
-                        );
-                    }
-                    "messages" | "content" | "system" | "tools" => {
-                        count_cache_marks(item, &here, marks, report)
-                    }
+                    "cache_control" if !item.is_null() => marks.push((here, item)),
+                    "content" => collect_marks(item, &here, marks),
                     _ => {}
                 }
             }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Report;
+use super::media;
 use super::openai_responses_params;
 use super::shape::{given, holds_object, is_blank, is_name, kind, text_of};
 
@@ -23,6 +24,8 @@ pub(super) const RULES: &[&str] = &[
     "responses.content",
     "responses.part_type",
     "responses.part_shape",
+    "responses.image",
+    "responses.file",
     "responses.text_empty",
     "responses.item_id",
     "responses.item_id_unique",
@@ -45,6 +48,7 @@ pub(super) const RULES: &[&str] = &[
     "responses.tools",
     "responses.tool_schema",
     "responses.duplicate_tool",
+    "responses.hosted_tool",
     "responses.tool_choice",
     "responses.tool_choice_without_tools",
     "responses.parallel_tool_calls",
@@ -53,7 +57,9 @@ pub(super) const RULES: &[&str] = &[
     "responses.temperature",
     "responses.top_p",
     "responses.text_format",
+    "responses.strict_schema",
     "responses.reasoning_effort",
+    "responses.reasoning_summary",
     "responses.truncation",
 ];
 
@@ -239,6 +245,18 @@ fn check_part(part: &Value, role: &str, at: &str, report: &mut Report) {
     report.check(shaped, "responses.part_shape", at, || {
         format!("a {part_type} part lacks its content")
     });
+    if shaped && part_type == "input_image" {
+        let fault = image_fault(text_of(part, "image_url"));
+        report.check(fault.is_none(), "responses.image", at, || {
+            fault.unwrap_or_default()
+        });
+    }
+    if shaped && part_type == "input_file" {
+        let fault = file_fault(part);
+        report.check(fault.is_none(), "responses.file", at, || {
+            fault.unwrap_or_default()
+        });
+    }
     if shaped && part.get("text").is_some() {
         report.check(
             !is_blank(text_of(part, "text")),
@@ -246,6 +264,32 @@ fn check_part(part: &Value, role: &str, at: &str, report: &mut Report) {
             at,
             || "a text part must not be empty or only whitespace".into(),
         );
+    }
+}
+
+/// An image is an address on the web, a data URL, or a file that was uploaded.
+fn image_fault(url: &str) -> Option<String> {
+    if url.is_empty() || url.starts_with("https://") || url.starts_with("http://") {
+        return None;
+    }
+    match media::data_url(url) {
+        Some((media_type, data)) => media::image_fault(media_type, data),
+        None => Some("image_url is neither a web address nor a base64 data URL".to_owned()),
+    }
+}
+
+/// A file is named and carried in a data URL, or lies elsewhere.
+fn file_fault(part: &Value) -> Option<String> {
+    if given(part, "file_id").is_some() || given(part, "file_url").is_some() {
+        return None;
+    }
+    if text_of(part, "filename").is_empty() {
+        return Some("input_file with file_data needs a filename".to_owned());
+    }
+    match media::data_url(text_of(part, "file_data")) {
+        Some(("application/pdf", data)) => media::pdf_fault(data),
+        Some((other, _)) => Some(format!("the file type {other:?} is not supported")),
+        None => Some("file_data is not a base64 data URL".to_owned()),
     }
 }
 
@@ -337,14 +381,14 @@ fn check_pairing(items: &[Value], continues: bool, report: &mut Report) {
         let at = format!("input[{index}]");
         let id = text_of(item, "call_id");
         match item_type(item) {
-            "function_call" => {
+            "function_call" | "custom_tool_call" => {
                 let fresh = calls.insert(id, false).is_none();
                 report.check(fresh, "responses.call_id_unique", &at, || {
                     format!("call_id {id:?} belongs to two function calls")
                 });
                 order.push((id, at));
             }
-            "function_call_output" => match calls.get_mut(id) {
+            "function_call_output" | "custom_tool_call_output" => match calls.get_mut(id) {
                 Some(true) => {
                     report.add(
                         "responses.duplicate_output",

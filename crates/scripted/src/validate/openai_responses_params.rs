@@ -71,7 +71,7 @@ fn check_enums(body: &Value, report: &mut Report) {
         let ok = match text_of(format, "type") {
             "text" | "json_object" => true,
             "json_schema" => {
-                format.get("name").is_some_and(Value::is_string)
+                is_name(text_of(format, "name"), 64)
                     && format.get("schema").is_some_and(Value::is_object)
             }
             _ => false,
@@ -79,6 +79,27 @@ fn check_enums(body: &Value, report: &mut Report) {
         report.check(ok, "responses.text_format", "text.format", || {
             "text.format is text, json_object, or json_schema with a name and a schema".into()
         });
+    }
+    if let Some(format) = body.pointer("/text/format")
+        && format.get("strict") == Some(&Value::Bool(true))
+    {
+        let fault = strict_fault(format.get("schema").unwrap_or(&Value::Null));
+        report.check(
+            fault.is_none(),
+            "responses.strict_schema",
+            "text.format.schema",
+            || fault.unwrap_or_default(),
+        );
+    }
+    if let Some(summary) = body.pointer("/reasoning/summary").filter(|s| !s.is_null()) {
+        let legal = ["auto", "concise", "detailed"];
+        let ok = summary.as_str().is_some_and(|s| legal.contains(&s));
+        report.check(
+            ok,
+            "responses.reasoning_summary",
+            "reasoning.summary",
+            || format!("reasoning.summary is one of {legal:?}"),
+        );
     }
     if let Some(effort) = body.pointer("/reasoning/effort").filter(|e| !e.is_null()) {
         let legal = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
@@ -137,6 +158,7 @@ fn check_tool<'a>(tool: &'a Value, at: &str, names: &mut HashSet<&'a str>, repor
         return;
     }
     if tool_type != "function" && tool_type != "custom" {
+        check_hosted(tool, tool_type, at, report);
         return;
     }
     // The name lies on the tool itself here, not in a nested function object as in Chat Completions.
@@ -158,4 +180,69 @@ fn check_tool<'a>(tool: &'a Value, at: &str, names: &mut HashSet<&'a str>, repor
             &format!("{at}.parameters"),
         );
     }
+}
+
+fn check_hosted(tool: &Value, tool_type: &str, at: &str, report: &mut Report) {
+    let ok = match tool_type {
+        "web_search"
+        | "web_search_2025_08_26"
+        | "web_search_preview"
+        | "image_generation"
+        | "local_shell"
+        | "shell"
+        | "apply_patch"
+        | "tool_search"
+        | "computer"
+        | "computer_use_preview"
+        | "namespace" => true,
+        // The sandbox is named, or made when it is needed.
+        "code_interpreter" => given(tool, "container")
+            .is_some_and(|container| container.is_string() || text_of(container, "type") == "auto"),
+        "file_search" => tool
+            .get("vector_store_ids")
+            .and_then(Value::as_array)
+            .is_some_and(|ids| !ids.is_empty()),
+        "mcp" => !text_of(tool, "server_label").is_empty(),
+        _ => false,
+    };
+    report.check(ok, "responses.hosted_tool", at, || {
+        format!("the tool {tool_type:?} is unknown or lacks what it needs")
+    });
+}
+
+/// What a strict schema of the answer must hold: closed objects, with every property required.
+fn strict_fault(schema: &Value) -> Option<String> {
+    let fields = schema.as_object()?;
+    if fields.get("type").is_some_and(|t| t == "object") {
+        let closed = fields.get("additionalProperties") == Some(&Value::Bool(false));
+        let required: HashSet<&str> = fields
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let all = fields
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_none_or(|p| p.keys().all(|key| required.contains(key.as_str())));
+        if !closed || !all {
+            return Some(
+                "In context=(), 'additionalProperties' is required to be false and 'required' to name every property"
+                    .into(),
+            );
+        }
+    }
+    for (key, value) in fields {
+        let fault = match key.as_str() {
+            "properties" | "$defs" => value.as_object()?.values().find_map(strict_fault),
+            "items" => strict_fault(value),
+            "anyOf" => value.as_array()?.iter().find_map(strict_fault),
+            _ => None,
+        };
+        if fault.is_some() {
+            return fault;
+        }
+    }
+    None
 }

@@ -2,6 +2,12 @@
 
 use serde_json::{Value, json};
 
+/// A grey PNG of one pixel.
+pub const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
+/// The least that looks like a PDF.
+pub const PDF: &str = "JVBERi0xLjQKJSVFT0YK";
+
 pub fn chat_good() -> Value {
     json!({
         "model": "m1", "stream": true, "stream_options": {"include_usage": true},
@@ -28,12 +34,17 @@ pub fn responses_good() -> Value {
     json!({
         "model": "m1", "stream": true, "store": false, "instructions": "You help.",
         "include": ["reasoning.encrypted_content"], "max_output_tokens": 512, "temperature": 1, "top_p": 1,
-        "parallel_tool_calls": true, "tool_choice": "auto", "reasoning": {"effort": "low"},
-        "text": {"format": {"type": "text"}}, "truncation": "disabled",
+        "parallel_tool_calls": true, "tool_choice": "auto", "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {"format": {"type": "json_schema", "name": "answer", "strict": true, "schema": {
+            "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+            "additionalProperties": false}}}, "truncation": "disabled",
         "tools": [{"type": "function", "name": "read", "strict": false,
-            "parameters": {"type": "object", "properties": {}}}],
+            "parameters": {"type": "object", "properties": {}}},
+            {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}],
         "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "read both"}]},
+            {"role": "user", "content": [{"type": "input_text", "text": "read both"},
+                {"type": "input_image", "image_url": format!("data:image/png;base64,{PNG}")},
+                {"type": "input_file", "filename": "a.pdf", "file_data": format!("data:application/pdf;base64,{PDF}")}]},
             {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Two."}],
              "encrypted_content": "opaque"},
             {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": "{}"},
@@ -54,16 +65,25 @@ pub fn anthropic_good() -> Value {
         "thinking": {"type": "enabled", "budget_tokens": 1024},
         "system": [{"type": "text", "text": "You help.", "cache_control": mark}],
         "tools": [{"name": "read", "input_schema": {"type": "object", "properties": {}}},
-                  {"type": "web_search_20250305", "name": "web_search"}],
-        "tool_choice": {"type": "auto"},
+                  {"type": "web_search_20250305", "name": "web_search"},
+                  {"type": "code_execution_20250825", "name": "code_execution"}],
+        "tool_choice": {"type": "auto"}, "container": "container_1",
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {
+            "type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}},
+            "required": ["a"], "additionalProperties": false}}},
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "read both", "cache_control": mark}]},
             {"role": "assistant", "content": [
                 {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
-                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-                {"type": "text", "text": "found"}]},
+                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
+                    {"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "e"}]},
+                {"type": "text", "text": "found", "citations": [
+                    {"type": "web_search_result_location", "url": "https://a.example", "title": "A",
+                     "encrypted_index": "i", "cited_text": "found"}]}]},
             {"role": "user", "content": [{"type": "image",
-                "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]},
+                "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+                {"type": "document", "title": "spec.pdf",
+                 "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}}]},
             {"role": "assistant", "content": [
                 {"type": "thinking", "thinking": "Two.", "signature": "sig"},
                 {"type": "redacted_thinking", "data": "opaque"},

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tenure_scripted::validate::{self, Broken};
 
-use crate::good::{anthropic_good, chat_good, responses_good};
+use crate::good::{PNG, anthropic_good, chat_good, responses_good};
+
+/// A PNG that says it is 9000 pixels wide.
+const WIDE_PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAIygAAADICAAAAACgrxXlAAAAH0lEQVR4nO3BAQEAAACCIP+vbkhAAQAAAAAAAADAgQEjKQABNueTHwAAAABJRU5ErkJggg==";
 
 type Check = fn(&Value) -> Result<(), Vec<Broken>>;
 type Mutation = (&'static str, fn(&mut Value));
@@ -222,6 +225,38 @@ const RESPONSES: &[Mutation] = &[
     ("responses.part_shape", |b| {
         drop_field(b, "/input/0/content/0/text")
     }),
+    ("responses.image", |b| {
+        set(
+            b,
+            "/input/0/content/1/image_url",
+            json!(format!("data:image/tiff;base64,{PNG}")),
+        )
+    }),
+    ("responses.image", |b| {
+        set(b, "/input/0/content/1/image_url", json!("a.png"))
+    }),
+    ("responses.file", |b| {
+        drop_field(b, "/input/0/content/2/filename")
+    }),
+    ("responses.file", |b| {
+        set(
+            b,
+            "/input/0/content/2/file_data",
+            json!(format!("data:application/zip;base64,{PNG}")),
+        )
+    }),
+    ("responses.strict_schema", |b| {
+        set(b, "/text/format/schema/required", json!([]))
+    }),
+    ("responses.reasoning_summary", |b| {
+        set(b, "/reasoning/summary", json!("long"))
+    }),
+    ("responses.hosted_tool", |b| {
+        drop_field(b, "/tools/2/container")
+    }),
+    ("responses.hosted_tool", |b| {
+        set(b, "/tools/1/type", json!("web_seach"))
+    }),
     ("responses.text_empty", |b| {
         set(b, "/input/6/content/0/text", json!(""))
     }),
@@ -388,6 +423,96 @@ const ANTHROPIC: &[Mutation] = &[
     }),
     ("anthropic.source", |b| {
         drop_field(b, "/messages/2/content/0/source/media_type")
+    }),
+    ("anthropic.source", |b| {
+        set(b, "/messages/2/content/0/source/type", json!("content"))
+    }),
+    ("anthropic.image", |b| {
+        set(
+            b,
+            "/messages/2/content/0/source/media_type",
+            json!("image/bmp"),
+        )
+    }),
+    ("anthropic.image", |b| {
+        set(
+            b,
+            "/messages/2/content/0/source/media_type",
+            json!("image/gif"),
+        )
+    }),
+    ("anthropic.image", |b| {
+        set(b, "/messages/2/content/0/source/data", json!("no base64!"))
+    }),
+    ("anthropic.image_size", |b| {
+        let data = "A".repeat(5 * 1024 * 1024 + 4);
+        set(b, "/messages/2/content/0/source/data", json!(data));
+    }),
+    ("anthropic.image_count", |b| {
+        let image = b["messages"][2]["content"][0].clone();
+        list(b, "/messages/2/content").extend(std::iter::repeat_n(image, 100));
+    }),
+    ("anthropic.image_pixels", |b| {
+        set(b, "/messages/2/content/0/source/data", json!(WIDE_PNG))
+    }),
+    ("anthropic.document", |b| {
+        set(b, "/messages/2/content/1/source/data", json!(PNG))
+    }),
+    ("anthropic.document", |b| {
+        set(
+            b,
+            "/messages/2/content/1/source/media_type",
+            json!("text/rtf"),
+        )
+    }),
+    ("anthropic.citations", |b| {
+        drop_field(b, "/messages/1/content/2/citations/0/encrypted_index")
+    }),
+    ("anthropic.hosted_tool", |b| {
+        set(b, "/tools/1/type", json!("web_search"))
+    }),
+    ("anthropic.hosted_tool", |b| {
+        set(b, "/tools/2/name", json!("python"))
+    }),
+    ("anthropic.hosted_result", |b| {
+        set(b, "/messages/1/content/1/content", json!("found"))
+    }),
+    ("anthropic.hosted_result", |b| {
+        drop_field(b, "/messages/1/content/1/content/0/encrypted_content")
+    }),
+    ("anthropic.server_tool_use_id", |b| {
+        set(b, "/messages/1/content/0/id", json!("toolu_7"));
+        set(b, "/messages/1/content/1/tool_use_id", json!("toolu_7"));
+    }),
+    ("anthropic.container", |b| drop(list(b, "/tools").remove(2))),
+    ("anthropic.output_config", |b| {
+        set(b, "/output_config/verbosity", json!("low"))
+    }),
+    ("anthropic.effort", |b| {
+        set(b, "/output_config/effort", json!("minimal"))
+    }),
+    ("anthropic.output_format", |b| {
+        set(b, "/output_config/format/name", json!("answer"))
+    }),
+    ("anthropic.output_schema", |b| {
+        drop_field(b, "/output_config/format/schema/additionalProperties")
+    }),
+    ("anthropic.output_schema", |b| {
+        set(
+            b,
+            "/output_config/format/schema/properties/a/items/maxLength",
+            json!(3),
+        )
+    }),
+    ("anthropic.thinking_config", |b| {
+        set(
+            b,
+            "/thinking",
+            json!({"type": "adaptive", "budget_tokens": 1024}),
+        )
+    }),
+    ("anthropic.cache_ttl_order", |b| {
+        set(b, "/messages/0/content/0/cache_control/ttl", json!("1h"))
     }),
     ("anthropic.tool_use", |b| {
         set(b, "/messages/3/content/3/input", json!("{}"))
