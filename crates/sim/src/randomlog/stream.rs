@@ -199,7 +199,7 @@ impl Script<'_> {
 
     fn hosted(&mut self) {
         let number = self.number();
-        let id = format!("srv_{}", number % 5);
+        let id = format!("srvtoolu_{}", number % 5);
         if self.used.contains(&id) {
             return;
         }
@@ -246,7 +246,7 @@ impl Script<'_> {
         let number = self.number();
         let native = match self.asked.protocol {
             "anthropic-messages" if self.tape.once_in(2) => format!(
-                "{{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srv_{}\", \"content\":[]}}",
+                "{{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srvtoolu_{}\", \"content\":[]}}",
                 number % 5
             ),
             "anthropic-messages" => {
