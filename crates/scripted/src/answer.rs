@@ -10,6 +10,7 @@ use crate::http::{Conn, ReadError, Request, answer};
 use crate::issue::check_seals;
 use crate::play::play;
 use crate::record::{Arrival, Ended, Flight, Verdict};
+use crate::route::Route;
 use crate::script::{CutHow, Fault, Turn};
 use crate::select::{RequestText, TurnId};
 use crate::server::Shared;
@@ -42,9 +43,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut conn: Conn) {
 
 /// Answers one request; true when the connection can carry another.
 async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
-    let Some(vendor) = Vendor::of_path(&request.path) else {
+    let Some(route) = Route::of_path(&request.path, shared.dialect) else {
         return respond_elsewhere(shared, conn, &request).await;
     };
+    let vendor = route.vendor;
     if request.method != "POST" {
         let body = vendor.error_body(405, None, Some("only POST is served here"));
         return send(conn, 405, &body).await;
@@ -53,11 +55,11 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
         Ok(body) => (Arc::new(body), None),
         Err(error) => (Arc::default(), Some(error.to_string())),
     };
-    let (verdict, found) = judge(shared, vendor, &request, &body, unreadable);
+    let (verdict, found) = judge(shared, route, &request, &body, unreadable);
     let refusal = match &verdict {
         Verdict::Accepted => None,
         Verdict::NoTurn => Some((400, no_turn(vendor))),
-        Verdict::Invalid(broken) => Some((400, vendor.refusal_body(broken))),
+        Verdict::Invalid(broken) => Some((400, vendor.refusal_body(route.dialect, broken))),
         Verdict::Unreadable(what) => {
             let message = format!("We could not parse the JSON body of your request: {what}");
             Some((400, vendor.error_body(400, None, Some(&message))))
@@ -77,16 +79,7 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
     let flight = shared.recorder.begin(arrival, &conn.socket);
     match (refusal, found) {
         (None, Some((_, turn))) => {
-            perform(
-                shared,
-                conn,
-                flight,
-                vendor,
-                turn,
-                &body,
-                request.body.len(),
-            )
-            .await
+            perform(shared, conn, flight, route, turn, &body, request.body.len()).await
         }
         (refusal, _) => {
             let (status, body) = refusal.unwrap_or_else(|| (400, no_turn(vendor)));
@@ -114,7 +107,7 @@ type Found<'s> = Option<(TurnId, &'s Turn)>;
 
 fn judge<'s>(
     shared: &'s Shared,
-    vendor: Vendor,
+    route: Route,
     request: &Request,
     body: &Value,
     unreadable: Option<String>,
@@ -125,8 +118,10 @@ fn judge<'s>(
     if let Some(what) = unreadable {
         return (Verdict::Unreadable(what), None);
     }
+    let vendor = route.vendor;
     let mut broken = check_headers(vendor, request);
-    broken.extend(vendor.validate(body));
+    broken.extend(route.check(request));
+    broken.extend(vendor.validate(body, route.dialect));
     broken.extend(check_seals(vendor, body, shared.strict_seals));
     if !broken.is_empty() {
         return (Verdict::Invalid(broken), None);
@@ -155,7 +150,8 @@ fn is_authorized(shared: &Shared, request: &Request) -> bool {
     let bearer = request
         .header("authorization")
         .and_then(|value| value.strip_prefix("Bearer "));
-    bearer == Some(key) || request.header("x-api-key") == Some(key)
+    let named = |header| request.header(header) == Some(key);
+    bearer == Some(key) || named("x-api-key") || named("api-key")
 }
 
 fn check_headers(vendor: Vendor, request: &Request) -> Vec<Broken> {
@@ -213,16 +209,17 @@ async fn perform(
     shared: &Shared,
     conn: &mut Conn,
     flight: Flight,
-    vendor: Vendor,
+    route: Route,
     turn: &Turn,
     body: &Value,
     body_len: usize,
 ) -> bool {
+    let vendor = route.vendor;
     let streams = body.get("stream") == Some(&Value::Bool(true));
     let result = match early_fault(vendor, turn) {
         Some(early) => fail_early(conn, &flight, turn, early).await,
         None => {
-            let plan = Plan::new(vendor, turn, body, body_len, &shared.issuer);
+            let plan = Plan::new(route, turn, body, body_len, &shared.issuer);
             if streams {
                 play(conn, &flight, turn, &plan, &shared.issuer).await
             } else {

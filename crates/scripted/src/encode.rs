@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::issue::Issuer;
 use crate::pieces::{Piece, Pieces};
+use crate::route::Route;
 use crate::script::{Finish, Part, Seal, Turn};
+use crate::validate::ChatDialect;
 use crate::vendor::Vendor;
 
 pub(crate) use frames::Frames;
@@ -68,6 +70,8 @@ impl Planned {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) vendor: Vendor,
+    /// Which server of the Chat form it plays.
+    pub(crate) dialect: ChatDialect,
     pub(crate) id: String,
     pub(crate) model: String,
     pub(crate) created: u64,
@@ -88,12 +92,13 @@ const INPUT_PIECE: usize = 12;
 
 impl Plan {
     pub(crate) fn new(
-        vendor: Vendor,
+        route: Route,
         turn: &Turn,
         body: &Value,
         body_len: usize,
         issuer: &Issuer,
     ) -> Self {
+        let vendor = route.vendor;
         let mut parts: Vec<Planned> = Vec::with_capacity(turn.parts.len() + 1);
         let calls = turn.has_calls();
         let thinks = matches!(turn.parts.first(), Some(Part::Reasoning { .. }));
@@ -102,12 +107,12 @@ impl Plan {
             .is_some_and(|t| t == "enabled");
         if vendor == Vendor::AnthropicMessages && enabled && calls && !thinks {
             // With thinking enabled that vendor always thinks before it uses a tool, and refuses a replay without it.
-            parts.push(plan_part(vendor, &Part::reasoning(""), turn, issuer));
+            parts.push(plan_part(route, &Part::reasoning(""), turn, issuer));
         }
         parts.extend(
             turn.parts
                 .iter()
-                .map(|part| plan_part(vendor, part, turn, issuer)),
+                .map(|part| plan_part(route, part, turn, issuer)),
         );
         let sent: usize = parts
             .iter()
@@ -127,6 +132,7 @@ impl Plan {
             .map_or(0, |since| since.as_secs());
         Self {
             vendor,
+            dialect: route.dialect,
             id: issuer.id(match vendor {
                 Vendor::OpenaiChat => "chatcmpl-",
                 Vendor::OpenaiResponses => "resp_",
@@ -157,7 +163,9 @@ impl Plan {
     }
 }
 
-fn plan_part(vendor: Vendor, part: &Part, turn: &Turn, issuer: &Issuer) -> Planned {
+fn plan_part(route: Route, part: &Part, turn: &Turn, issuer: &Issuer) -> Planned {
+    let vendor = route.vendor;
+    let signs = vendor == Vendor::AnthropicMessages || route.dialect == ChatDialect::Openrouter;
     match part {
         Part::Text { text, deltas } => Planned::Text {
             pieces: Pieces::cut(text, turn.chunk_size, *deltas),
@@ -170,10 +178,8 @@ fn plan_part(vendor: Vendor, part: &Part, turn: &Turn, issuer: &Issuer) -> Plann
         } => {
             let pieces = Pieces::cut(text, turn.chunk_size, *deltas);
             let seal = match seal {
-                // Only Anthropic's signature covers the visible text.
-                Seal::Issued if vendor == Vendor::AnthropicMessages && !redacted => {
-                    Some(issuer.seal(vendor, &pieces.whole()))
-                }
+                // A signature covers the visible text.
+                Seal::Issued if signs && !redacted => Some(issuer.seal(vendor, &pieces.whole())),
                 Seal::Issued => Some(issuer.seal(vendor, "")),
                 Seal::Literal(text) => Some(text.clone()),
                 Seal::Absent => None,
@@ -185,9 +191,7 @@ fn plan_part(vendor: Vendor, part: &Part, turn: &Turn, issuer: &Issuer) -> Plann
             }
         }
         Part::Call { name, input, id } => Planned::Call {
-            id: id
-                .clone()
-                .unwrap_or_else(|| issuer.id(vendor.call_prefix())),
+            id: id.clone().unwrap_or_else(|| call_id(route, issuer)),
             name: name.clone(),
             pieces: Pieces::cut(
                 &input.wire_text(),
@@ -211,6 +215,16 @@ fn plan_part(vendor: Vendor, part: &Part, turn: &Turn, issuer: &Issuer) -> Plann
             failed: *failed,
         },
     }
+}
+
+/// A call id as the server makes them.
+fn call_id(route: Route, issuer: &Issuer) -> String {
+    let id = issuer.id(route.vendor.call_prefix());
+    if route.dialect != ChatDialect::Mistral {
+        return id;
+    }
+    let letters: Vec<char> = id.chars().filter(char::is_ascii_alphanumeric).collect();
+    letters[letters.len().saturating_sub(9)..].iter().collect()
 }
 
 /// Writes one answer as the events of a wire form.
@@ -239,9 +253,9 @@ pub(crate) struct StreamError<'a> {
     pub(crate) failed: bool,
 }
 
-pub(crate) fn encoder(vendor: Vendor, issuer: &Issuer) -> Box<dyn Encoder> {
-    match vendor {
-        Vendor::OpenaiChat => Box::new(chat::Chat::default()),
+pub(crate) fn encoder(plan: &Plan, issuer: &Issuer) -> Box<dyn Encoder> {
+    match plan.vendor {
+        Vendor::OpenaiChat => Box::new(chat::Chat::new(plan.dialect)),
         Vendor::OpenaiResponses => Box::new(responses::Responses::new(issuer)),
         Vendor::AnthropicMessages => Box::new(anthropic::Anthropic::default()),
     }

@@ -17,6 +17,8 @@ pub(crate) struct Request {
     pub(crate) method: String,
     /// The path without its query.
     pub(crate) path: String,
+    /// What follows the `?`; empty when there is none.
+    pub(crate) query: String,
     /// Names in lower case, in the order received.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -229,10 +231,11 @@ fn parse_head(head: &[u8]) -> Result<Request, ReadError> {
     } else {
         !connection.contains("close")
     };
-    let path = target.split('?').next().unwrap_or("").to_owned();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     Ok(Request {
         method: method.to_owned(),
-        path,
+        path: path.to_owned(),
+        query: query.to_owned(),
         headers,
         body: Vec::new(),
         keep_alive,

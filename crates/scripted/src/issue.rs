@@ -133,7 +133,17 @@ pub(crate) fn check_seals(vendor: Vendor, body: &Value, strict: bool) -> Vec<Bro
 /// Calls `visit` with the place, the seal and the text it covers of each reasoning in a request.
 fn for_each_seal(vendor: Vendor, body: &Value, mut visit: impl FnMut(String, &str, &str)) {
     match vendor {
-        Vendor::OpenaiChat => {}
+        Vendor::OpenaiChat => {
+            for (index, message) in list(body, "messages").iter().enumerate() {
+                for (place, detail) in list(message, "reasoning_details").iter().enumerate() {
+                    if let Some(seal) = detail.get("signature").and_then(Value::as_str) {
+                        let at = format!("messages[{index}].reasoning_details[{place}]");
+                        let text = detail.get("text").and_then(Value::as_str);
+                        visit(at, seal, text.unwrap_or(""));
+                    }
+                }
+            }
+        }
         Vendor::OpenaiResponses => {
             for (index, item) in list(body, "input").iter().enumerate() {
                 if let Some(seal) = item.get("encrypted_content").and_then(Value::as_str) {

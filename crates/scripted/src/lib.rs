@@ -34,6 +34,7 @@ mod issue;
 mod pieces;
 mod play;
 mod record;
+mod route;
 mod script;
 mod select;
 mod server;

@@ -20,7 +20,7 @@ pub(crate) async fn play(
     plan: &Plan,
     issuer: &Issuer,
 ) -> Result<(), Stop> {
-    let mut encoder = encoder(plan.vendor, issuer);
+    let mut encoder = encoder(plan, issuer);
     let mut stream = Stream::new(conn, &turn.wire, Trigger::of(turn.fault.as_ref()));
     let result = say(&mut stream, encoder.as_mut(), flight, turn, plan).await;
     match result {

@@ -14,6 +14,7 @@ use crate::issue::Issuer;
 use crate::record::{Recorded, Recorder};
 use crate::script::Script;
 use crate::select::Selector;
+use crate::validate::ChatDialect;
 
 /// What all connections of a server share.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) api_key: Option<String>,
     pub(crate) strict_seals: bool,
+    pub(crate) dialect: ChatDialect,
 }
 
 /// A model that follows a script, served over HTTP.
@@ -39,6 +41,7 @@ impl ScriptedModel {
             log: None,
             keep_bodies: true,
             strict_seals: false,
+            dialect: ChatDialect::Any,
         }
     }
 }
@@ -51,6 +54,7 @@ pub struct Builder {
     log: Option<PathBuf>,
     keep_bodies: bool,
     strict_seals: bool,
+    dialect: ChatDialect,
 }
 
 impl Builder {
@@ -82,6 +86,13 @@ impl Builder {
         self
     }
 
+    /// Which server of Chat Completions `/v1/chat/completions` plays. Default: none in particular.
+    #[must_use]
+    pub fn chat_dialect(mut self, dialect: ChatDialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
     /// Binds the address and serves on tasks of the current runtime until the handle is dropped or shut down. Port 0
     /// picks a free port.
     ///
@@ -104,6 +115,7 @@ impl Builder {
             recorder: Arc::clone(&recorder),
             api_key: self.api_key,
             strict_seals: self.strict_seals,
+            dialect: self.dialect,
         });
         let task = tokio::spawn(accept(listener, shared));
         Ok(Handle {
@@ -149,6 +161,11 @@ impl Handle {
     /// The base of all three wire forms' paths, `http://ADDR/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.addr)
+    }
+
+    /// The base of the paths of one server of Chat Completions, `http://ADDR/dialect/WORD/v1`.
+    pub fn dialect_url(&self, dialect: ChatDialect) -> String {
+        format!("http://{}/dialect/{}/v1", self.addr, dialect.as_str())
     }
 
     /// All requests so far, in the order of their arrival.

@@ -9,6 +9,8 @@ mod anthropic_messages;
 mod anthropic_output;
 mod anthropic_pairing;
 mod anthropic_params;
+mod chat_dialect;
+mod chat_habits;
 mod media;
 mod openai_chat;
 mod openai_chat_params;
@@ -17,6 +19,8 @@ mod openai_responses_params;
 mod shape;
 
 use serde_json::Value;
+
+pub use chat_dialect::ChatDialect;
 
 /// One rule a request breaks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -77,8 +81,20 @@ impl Report {
 /// # Errors
 /// Every rule the body breaks, in the order met.
 pub fn openai_chat(body: &Value) -> Result<(), Vec<Broken>> {
+    openai_chat_dialect(body, ChatDialect::Any)
+}
+
+/// Checks the body of a Chat Completions request as one server does: the shared rules and its own.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn openai_chat_dialect(body: &Value, dialect: ChatDialect) -> Result<(), Vec<Broken>> {
     let mut report = Report::default();
-    openai_chat::check(body, &mut report);
+    let habits = chat_habits::of(dialect);
+    openai_chat::check(body, &habits, &mut report);
+    if dialect != ChatDialect::Any {
+        chat_dialect::check(body, dialect, &habits, &mut report);
+    }
     report.into_result()
 }
 
@@ -105,6 +121,11 @@ pub fn anthropic_messages(body: &Value) -> Result<(), Vec<Broken>> {
 /// The names of all rules [`openai_chat`] can report.
 pub fn openai_chat_rules() -> &'static [&'static str] {
     openai_chat::RULES
+}
+
+/// The names of the rules [`openai_chat_dialect`] can report beside those of [`openai_chat`].
+pub fn openai_chat_dialect_rules() -> &'static [&'static str] {
+    chat_dialect::RULES
 }
 
 /// The names of all rules [`openai_responses`] can report.

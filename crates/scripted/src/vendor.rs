@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::validate::{self, Broken};
+use crate::validate::{self, Broken, ChatDialect};
 
 /// A vendor's wire form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -27,9 +27,9 @@ impl Vendor {
         }
     }
 
-    pub(crate) fn validate(self, body: &Value) -> Vec<Broken> {
+    pub(crate) fn validate(self, body: &Value, dialect: ChatDialect) -> Vec<Broken> {
         let result = match self {
-            Self::OpenaiChat => validate::openai_chat(body),
+            Self::OpenaiChat => validate::openai_chat_dialect(body, dialect),
             Self::OpenaiResponses => validate::openai_responses(body),
             Self::AnthropicMessages => validate::anthropic_messages(body),
         };
@@ -117,7 +117,7 @@ impl Vendor {
     }
 
     /// The 400 for a request whose rules are broken; the rules stand beside the vendor's own fields.
-    pub(crate) fn refusal_body(self, broken: &[Broken]) -> Value {
+    pub(crate) fn refusal_body(self, dialect: ChatDialect, broken: &[Broken]) -> Value {
         let first = broken.first();
         let at = first.map_or("", |b| b.at.as_str());
         let rules: Vec<&str> = broken.iter().map(|b| b.rule).collect();
@@ -127,7 +127,10 @@ impl Vendor {
             .collect::<Vec<_>>()
             .join("; ");
         let mut body = self.error_body(400, Some("invalid_request_error"), Some(&message));
-        if self != Self::AnthropicMessages {
+        if dialect == ChatDialect::Mistral {
+            body = json!({"object": "error", "message": message, "type": "invalid_request_error",
+                          "param": at, "code": "3280"});
+        } else if self != Self::AnthropicMessages {
             body["error"]["param"] = json!(at);
         }
         body["scripted"] = json!({"rules": rules, "broken": broken});

@@ -57,6 +57,13 @@ impl Frames {
         }
     }
 
+    /// A comment that stands alone, as some servers send to keep a connection open.
+    pub(crate) fn comment(&mut self, text: &str) {
+        let end = self.line_end();
+        self.bytes
+            .extend_from_slice(format!(": {text}{end}{end}").as_bytes());
+    }
+
     /// One event of JSON data.
     pub(crate) fn json(&mut self, event: Option<&str>, data: &Value) {
         let opening = self.opening(event);

@@ -5,11 +5,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Report;
+use super::chat_habits::{Habits, Ids};
+use super::media;
 use super::openai_chat_params;
 use super::shape::{given, holds_object, is_blank, is_name, kind, text_of};
-
-/// The longest tool call id the endpoint takes.
-const MAX_ID: usize = 40;
 
 pub(super) const RULES: &[&str] = &[
     "chat.body_object",
@@ -19,6 +18,8 @@ pub(super) const RULES: &[&str] = &[
     "chat.content",
     "chat.part_type",
     "chat.part_shape",
+    "chat.image_data",
+    "chat.file_data",
     "chat.text_empty",
     "chat.message_name",
     "chat.tool_calls",
@@ -49,13 +50,13 @@ pub(super) const RULES: &[&str] = &[
     "chat.reasoning_effort",
 ];
 
-pub(super) fn check(body: &Value, report: &mut Report) {
+pub(super) fn check(body: &Value, habits: &Habits, report: &mut Report) {
     if !report.check(body.is_object(), "chat.body_object", "", || {
         format!("the body must be a JSON object, got {}", kind(body))
     }) {
         return;
     }
-    openai_chat_params::check(body, report);
+    openai_chat_params::check(body, habits, report);
     let messages = body.get("messages").and_then(Value::as_array);
     let Some(messages) = messages.filter(|m| !m.is_empty()) else {
         report.add(
@@ -66,12 +67,12 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         return;
     };
     for (index, message) in messages.iter().enumerate() {
-        check_message(message, &format!("messages[{index}]"), report);
+        check_message(message, &format!("messages[{index}]"), habits, report);
     }
     check_pairing(messages, report);
 }
 
-fn check_message(message: &Value, at: &str, report: &mut Report) {
+fn check_message(message: &Value, at: &str, habits: &Habits, report: &mut Report) {
     let role = text_of(message, "role");
     let known = ["system", "developer", "user", "assistant", "tool"];
     if !report.check(known.contains(&role), "chat.role", at, || {
@@ -98,11 +99,11 @@ fn check_message(message: &Value, at: &str, report: &mut Report) {
             format!("a {role} message cannot carry tool_calls"),
         );
     }
-    check_content(message, role, calls.is_some(), at, report);
+    check_content(message, role, calls.is_some(), at, habits, report);
     if role == "assistant"
         && let Some(calls) = calls
     {
-        check_calls(calls, &format!("{at}.tool_calls"), report);
+        check_calls(calls, &format!("{at}.tool_calls"), habits, report);
     }
     if role == "tool" {
         report.check(
@@ -114,7 +115,14 @@ fn check_message(message: &Value, at: &str, report: &mut Report) {
     }
 }
 
-fn check_content(message: &Value, role: &str, has_calls: bool, at: &str, report: &mut Report) {
+fn check_content(
+    message: &Value,
+    role: &str,
+    has_calls: bool,
+    at: &str,
+    habits: &Habits,
+    report: &mut Report,
+) {
     let at = format!("{at}.content");
     match message.get("content").unwrap_or(&Value::Null) {
         Value::Null => {
@@ -138,7 +146,7 @@ fn check_content(message: &Value, role: &str, has_calls: bool, at: &str, report:
                 "an array of content parts must not be empty".into()
             });
             for (index, part) in parts.iter().enumerate() {
-                check_part(part, role, &format!("{at}[{index}]"), report);
+                check_part(part, role, &format!("{at}[{index}]"), habits, report);
             }
         }
         other => report.add(
@@ -152,10 +160,10 @@ fn check_content(message: &Value, role: &str, has_calls: bool, at: &str, report:
     }
 }
 
-fn check_part(part: &Value, role: &str, at: &str, report: &mut Report) {
+fn check_part(part: &Value, role: &str, at: &str, habits: &Habits, report: &mut Report) {
     let legal: &[&str] = match role {
-        "user" => &["text", "image_url", "input_audio", "file"],
-        "assistant" => &["text", "refusal"],
+        "user" => habits.user_parts,
+        "assistant" => habits.assistant_parts,
         _ => &["text"],
     };
     let part_type = text_of(part, "type");
@@ -171,11 +179,22 @@ fn check_part(part: &Value, role: &str, at: &str, report: &mut Report) {
         "text" => part.get("text").is_some_and(Value::is_string),
         "image_url" => part.pointer("/image_url/url").is_some_and(Value::is_string),
         "refusal" => part.get("refusal").is_some_and(Value::is_string),
+        "document_url" => part.get("document_url").is_some_and(Value::is_string),
+        "thinking" => part
+            .get("thinking")
+            .and_then(Value::as_array)
+            .is_some_and(|list| {
+                list.iter()
+                    .all(|t| t.get("text").is_some_and(Value::is_string))
+            }),
         other => part.get(other).is_some_and(Value::is_object),
     };
     report.check(shaped, "chat.part_shape", at, || {
         format!("a {part_type} part lacks its {part_type}")
     });
+    if shaped {
+        check_media(part, part_type, at, report);
+    }
     if part_type == "text" && shaped {
         report.check(
             !is_blank(text_of(part, "text")),
@@ -186,7 +205,48 @@ fn check_part(part: &Value, role: &str, at: &str, report: &mut Report) {
     }
 }
 
-fn check_calls(calls: &Value, at: &str, report: &mut Report) {
+/// Data URLs must hold what they say; other addresses are fetched by the vendor.
+fn check_media(part: &Value, part_type: &str, at: &str, report: &mut Report) {
+    let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
+    match part_type {
+        "image_url" => {
+            let url = text("/image_url/url").unwrap_or_default();
+            if let Some((kind, data)) = media::data_url(url)
+                && let Some(fault) = media::image_fault(kind, data)
+            {
+                report.add(
+                    "chat.image_data",
+                    at,
+                    format!("You uploaded an unsupported image: {fault}"),
+                );
+            }
+        }
+        "file" | "document_url" | "file_url" => {
+            let url = text("/file/file_data").or_else(|| text("/document_url"));
+            let bare = text("/file_url/url").filter(|url| !url.starts_with("http"));
+            let data = match (url.map(|url| (url, media::data_url(url))), bare) {
+                (Some((_, Some((_, data)))), _) => Some(data),
+                (Some((url, None)), _) if !url.starts_with("http") => Some(""),
+                (_, Some(data)) => Some(data),
+                _ => None,
+            };
+            if let Some(fault) = data.and_then(media::pdf_fault) {
+                report.add(
+                    "chat.file_data",
+                    at,
+                    format!("the file cannot be read: {fault}"),
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_calls(calls: &Value, at: &str, habits: &Habits, report: &mut Report) {
+    let most = match habits.ids {
+        Ids::UpTo(most) => most,
+        Ids::Nine => 40,
+    };
     let Some(calls) = calls.as_array().filter(|c| !c.is_empty()) else {
         report.add(
             "chat.tool_calls",
@@ -209,12 +269,12 @@ fn check_calls(calls: &Value, at: &str, report: &mut Report) {
         }
         let id = text_of(call, "id");
         report.check(
-            !is_blank(id) && id.len() <= MAX_ID,
+            !is_blank(id) && id.len() <= most,
             "chat.tool_call_id",
             &at,
             || {
                 format!(
-                    "a tool call id has 1 to {MAX_ID} characters, got {}: {id:?}",
+                    "a tool call id has 1 to {most} characters, got {}: {id:?}",
                     id.len()
                 )
             },

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Report;
+use super::chat_habits::Habits;
 use super::shape::{
     boolean, given, is_name, model, number_in, object_schema, text_of, whole_number,
 };
 
-pub(super) fn check(body: &Value, report: &mut Report) {
+pub(super) fn check(body: &Value, habits: &Habits, report: &mut Report) {
     model(report, body, "chat.model");
     boolean(report, body, "stream", "chat.stream");
     number_in(report, body, "temperature", "chat.temperature", (0.0, 2.0));
@@ -25,7 +26,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     check_stream_options(body, report);
     check_stop(body, report);
     check_enums(body, report);
-    check_tools(body, report);
+    check_tools(body, habits, report);
 }
 
 fn check_stream_options(body: &Value, report: &mut Report) {
@@ -74,7 +75,7 @@ fn check_enums(body: &Value, report: &mut Report) {
     }
 }
 
-fn check_tools(body: &Value, report: &mut Report) {
+fn check_tools(body: &Value, habits: &Habits, report: &mut Report) {
     let tools = given(body, "tools");
     let mut names = HashSet::new();
     if let Some(tools) = tools {
@@ -83,6 +84,9 @@ fn check_tools(body: &Value, report: &mut Report) {
             return;
         };
         for (index, tool) in list.iter().enumerate() {
+            if habits.own_tools.contains(&text_of(tool, "type")) {
+                continue;
+            }
             check_tool(tool, &format!("tools[{index}]"), &mut names, report);
         }
     }

@@ -73,6 +73,11 @@ fn put(tree: &mut Value, n: &mut usize, value: &Value) -> bool {
 }
 
 fn validate_all(body: &Value) {
+    for dialect in validate::ChatDialect::ALL {
+        if let Err(broken) = validate::openai_chat_dialect(body, dialect) {
+            assert!(!broken.is_empty(), "a refusal names its rules");
+        }
+    }
     for check in [
         validate::openai_chat,
         validate::openai_responses,

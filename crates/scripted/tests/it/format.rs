@@ -77,6 +77,7 @@ fn every_rule_is_in_the_documentation() {
     let text = std::fs::read_to_string(path).unwrap();
     let rules = [
         validate::openai_chat_rules(),
+        validate::openai_chat_dialect_rules(),
         validate::openai_responses_rules(),
         validate::anthropic_messages_rules(),
     ];

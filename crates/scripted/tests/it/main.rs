@@ -6,6 +6,7 @@
 )]
 
 mod arbitrary;
+mod chat_dialects;
 mod client;
 mod corpus;
 mod faults;

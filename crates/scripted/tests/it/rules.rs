@@ -79,6 +79,14 @@ const CHAT: &[Mutation] = &[
     ("chat.part_shape", |b| {
         drop_field(b, "/messages/1/content/0/text")
     }),
+    ("chat.image_data", |b| {
+        list(b, "/messages/1/content").push(json!({"type": "image_url",
+            "image_url": {"url": "data:image/png;base64,JVBERi0xLjQK"}}));
+    }),
+    ("chat.file_data", |b| {
+        list(b, "/messages/1/content").push(json!({"type": "file",
+            "file": {"filename": "a.pdf", "file_data": "JVBERi0xLjQK"}}));
+    }),
     ("chat.text_empty", |b| {
         set(b, "/messages/1/content/0/text", json!(" \n"))
     }),
