@@ -233,7 +233,6 @@ pub fn plan(
     Ok(Plan {
         kept_from,
         request: Request {
-            model: model.clone(),
             system: vec![
                 "You write precise summaries of coding sessions, so that the work can go on from them."
                     .to_owned(),
@@ -244,12 +243,14 @@ pub fn plan(
                      constraints in their words, decisions, files touched and their state, commands and \
                      results that matter, open questions, and the next step. Answer with the summary \
                      only.\n\n{text}"
-                )],
+                )
+                .into()],
             }],
             tools: Vec::new(),
             tool_choice: ToolChoice::None,
             max_output: Some(summary_limit(limits)),
             cache_key: cache_key.to_owned(),
+            ..Request::new(model.clone())
         },
     })
 }

@@ -28,7 +28,9 @@ pub enum ErrorClass {
     ContentFilter,
     /// The provider failed internally.
     Server,
-    /// The connection could not be made or broke.
+    /// No connection came about: nothing was sent, nothing was run, nothing costs.
+    Unsent,
+    /// The connection broke before an answer began: what the provider did is unknown.
     Transport,
     /// Nothing came within the first-byte limit, or no content within the idle limit.
     Timeout,
@@ -49,6 +51,7 @@ impl ErrorClass {
             Self::RateLimit
                 | Self::Overloaded
                 | Self::Server
+                | Self::Unsent
                 | Self::Transport
                 | Self::Timeout
                 | Self::Cut
@@ -71,6 +74,7 @@ impl ErrorClass {
             Self::InvalidRequest => "invalid_request",
             Self::ContentFilter => "content_filter",
             Self::Server => "server",
+            Self::Unsent => "unsent",
             Self::Transport => "transport",
             Self::Timeout => "timeout",
             Self::Cut => "cut",

@@ -28,6 +28,10 @@ pub struct RequestPlan {
     pub max_output: Option<u64>,
     /// Key for the provider's prompt cache.
     pub cache_key: String,
+    /// Tools the provider may run itself.
+    pub hosted_tools: Vec<HostedTool>,
+    /// How hard the model should think.
+    pub effort: Option<Effort>,
 }
 
 /// What the model is told in the last allowed step.
@@ -49,17 +53,17 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
         ids: HashMap::new(),
     };
     if let Some(summary) = &state.summary {
-        builder.user(vec![format!(
+        builder.user(vec![UserPart::Text(format!(
             "Summary of the conversation so far (older messages were replaced by it):\n\n{}",
             summary.text
-        )]);
+        ))]);
         if let Some(pinned) = &summary.pinned {
-            builder.user(input_parts(pinned));
+            builder.user(said(pinned));
         }
     }
     for entry in &state.entries {
         match entry.as_ref() {
-            Entry::Input { input, .. } => builder.user(input_parts(input)),
+            Entry::Input { input, .. } => builder.user(said(input)),
             Entry::Note { text, .. } => builder.system(text),
             Entry::Assistant(message) => builder.assistant(message),
         }
@@ -83,13 +87,52 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
         },
         max_output: plan.max_output,
         cache_key: plan.cache_key.clone(),
+        hosted_tools: plan.hosted_tools.clone(),
+        output_schema: output_schema(state).cloned(),
+        effort: plan.effort,
     }
 }
 
-/// The text parts of an input as the model reads them.
+/// The form that the newest prompt wants its answer in.
+fn output_schema(state: &SessionState) -> Option<&OutputSchema> {
+    let newest = state
+        .entries
+        .iter()
+        .rev()
+        .find_map(|entry| match entry.as_ref() {
+            Entry::Input {
+                input: InputKind::User { schema, .. },
+                ..
+            } => Some(schema),
+            _ => None,
+        });
+    let pinned = || match state.summary.as_ref()?.pinned.as_ref()? {
+        InputKind::User { schema, .. } => Some(schema),
+        _ => None,
+    };
+    newest.or_else(pinned)?.as_ref()
+}
+
+/// An input as the model reads it.
+fn said(input: &InputKind) -> Vec<UserPart> {
+    let texts = input_parts(input).into_iter().map(UserPart::Text);
+    let media = match input {
+        InputKind::User { media, .. } => media.as_slice(),
+        _ => &[],
+    };
+    // Vendors advise to show what is asked about before the question.
+    media
+        .iter()
+        .cloned()
+        .map(UserPart::Media)
+        .chain(texts)
+        .collect()
+}
+
+/// The text parts of an input as the model reads them; media are not among them.
 pub fn input_parts(input: &InputKind) -> Vec<String> {
     match input {
-        InputKind::User { text, files } => {
+        InputKind::User { text, files, .. } => {
             let mut parts: Vec<String> = files
                 .iter()
                 .map(|file| format!("<file name=\"{}\">\n{}\n</file>", file.name, file.text))
@@ -121,11 +164,11 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn user(&mut self, parts: Vec<String>) {
-        let mut parts: Vec<String> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
+    fn user(&mut self, mut parts: Vec<UserPart>) {
+        parts.retain(|part| part.as_text().is_none_or(|text| !text.trim().is_empty()));
         if parts.is_empty() {
             // Left out, it could leave the vendor a request without any message.
-            parts.push(EMPTY_INPUT.to_owned());
+            parts.push(EMPTY_INPUT.into());
         }
         self.messages.push(RequestMessage::User { parts });
     }

@@ -101,10 +101,7 @@ mod tests {
                 kind: if id.starts_with('c') {
                     InputKind::Compaction
                 } else {
-                    InputKind::User {
-                        text: (*id).to_owned(),
-                        files: Vec::new(),
-                    }
+                    InputKind::user((*id).to_owned())
                 },
                 delivery: *delivery,
                 seq: i as u64,

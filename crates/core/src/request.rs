@@ -2,6 +2,7 @@
 
 use crate::model::ModelRef;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Everything one attempt sends. Two equal requests encode to the same bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,15 +21,135 @@ pub struct Request {
     pub max_output: Option<u64>,
     /// A stable key for the provider's prompt cache: the session's id.
     pub cache_key: String,
+    /// Tools the provider runs itself; those it does not have are left out.
+    pub hosted_tools: Vec<HostedTool>,
+    /// The answer is JSON of this form, as far as the vendor can promise it.
+    pub output_schema: Option<OutputSchema>,
+    /// How hard the model should think; none leaves it to the vendor.
+    pub effort: Option<Effort>,
+}
+
+impl Request {
+    /// An empty request to `model`: nothing said, no tools, everything else left to the vendor.
+    pub fn new(model: ModelRef) -> Self {
+        Self {
+            model,
+            system: Vec::new(),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            max_output: None,
+            cache_key: String::new(),
+            hosted_tools: Vec::new(),
+            output_schema: None,
+            effort: None,
+        }
+    }
 }
 
 /// May the model call tools?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ToolChoice {
     /// As it likes.
+    #[default]
     Auto,
     /// Not in this step; definitions stay, for the cache.
     None,
+    /// It must call one; a vendor or a mode that cannot force it is left to choose.
+    Required,
+    /// It must call this one, as far as the vendor can force it.
+    Tool(String),
+}
+
+/// A tool that the provider runs on its own machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostedTool {
+    /// Searches the web.
+    WebSearch,
+    /// Runs code in the provider's sandbox.
+    CodeExecution,
+}
+
+impl HostedTool {
+    /// The word used in configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WebSearch => "web_search",
+            Self::CodeExecution => "code_execution",
+        }
+    }
+}
+
+/// The form an answer must have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSchema {
+    /// A name for it, `[a-zA-Z0-9_-]{1,64}`.
+    pub name: String,
+    /// JSON Schema, an object.
+    pub schema: serde_json::Value,
+}
+
+/// How hard the model should think, in steps that every vendor maps to its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// Not at all, where the model can be told so.
+    Off,
+    /// Briefly.
+    Low,
+    /// As usual.
+    Medium,
+    /// Thoroughly.
+    High,
+}
+
+impl Effort {
+    /// The word used in configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// An image or a document as a user attached it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// Its name as the user gave it.
+    pub name: String,
+    /// Its type, such as `image/png` or `application/pdf`.
+    pub media_type: String,
+    /// Its bytes in standard base64 with padding.
+    pub data: Arc<str>,
+}
+
+/// A part of what a user says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserPart {
+    /// Words, none empty.
+    Text(String),
+    /// An image or a document.
+    Media(Media),
+}
+
+impl UserPart {
+    /// The words; none for media.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Media(_) => None,
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for UserPart {
+    fn from(text: T) -> Self {
+        Self::Text(text.into())
+    }
 }
 
 /// A tool as the model is told of it.
@@ -47,8 +168,8 @@ pub struct ToolDef {
 pub enum RequestMessage {
     /// What the user said.
     User {
-        /// Text parts, none empty.
-        parts: Vec<String>,
+        /// Parts in order, no text among them empty.
+        parts: Vec<UserPart>,
     },
     /// Privileged text in mid-conversation: changed instructions, notes by Tenure.
     System {

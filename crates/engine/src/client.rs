@@ -199,9 +199,7 @@ impl Client {
                 ..Location::at(new.directory)
             },
             model: new.model,
-            limits: Limits {
-                max_steps: new.max_steps,
-            },
+            limits: Limits::steps(new.max_steps),
             permissions: serde_json::to_value(&new.permissions).unwrap_or_default(),
         };
         // One creation event per session, whoever repeats it.
@@ -233,10 +231,7 @@ impl Client {
             .id
             .clone()
             .unwrap_or_else(|| MessageId::from_bits(self.env.next_bits()));
-        let kind = InputKind::User {
-            text: prompt.text,
-            files: prompt.files,
-        };
+        let kind = InputKind::with_files(prompt.text, prompt.files);
         self.admit_kind(session, input, kind, prompt.delivery).await
     }
 
@@ -484,7 +479,7 @@ impl Client {
     /// # Errors
     /// The session does not exist.
     pub async fn set_limits(&self, session: &SessionId, max_steps: u32) -> Result<(), EngineError> {
-        let limits = Limits { max_steps };
+        let limits = Limits::steps(max_steps);
         self.setting(session, LimitsChanged { limits }).await
     }
 

@@ -129,7 +129,7 @@ impl RandomLog {
             title: None,
             location: Location::at("/w".to_owned()),
             model,
-            limits: Limits { max_steps: 0 },
+            limits: Limits::default(),
             permissions: Value::Null,
         });
         self.add(InstructionsSet {
@@ -168,7 +168,7 @@ impl RandomLog {
         } else {
             Vec::new()
         };
-        self.promote_new(InputKind::User { text, files });
+        self.promote_new(InputKind::with_files(text, files));
     }
 
     fn promote_new(&mut self, kind: InputKind) {
@@ -188,10 +188,7 @@ impl RandomLog {
         let text = "later".to_owned();
         self.add(InputAdmitted {
             input: input.clone(),
-            kind: InputKind::User {
-                text,
-                files: Vec::new(),
-            },
+            kind: InputKind::user(text),
             delivery: Delivery::Queue,
         });
         match self.tape.pick(3) {

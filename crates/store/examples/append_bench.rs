@@ -52,7 +52,7 @@ async fn owned(store: &Arc<SqliteStore>, node: &Incarnation) -> (SessionId, Fenc
             provider: "p".into(),
             model: "m".into(),
         },
-        limits: Limits { max_steps: 0 },
+        limits: Limits::default(),
         permissions: serde_json::Value::Null,
     });
     store

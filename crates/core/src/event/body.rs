@@ -4,6 +4,7 @@ use crate::error::{ProviderError, SessionError};
 use crate::id::*;
 use crate::model::ModelRef;
 use crate::provider::{Finish, NativeState};
+use crate::request::{Media, OutputSchema};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 
@@ -36,11 +37,30 @@ impl Location {
 }
 
 /// Limits a session runs under.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Consecutive steps without new user input; the last one may not call tools. 0 means the default.
     #[serde(default)]
     pub max_steps: u32,
+    /// What all attempts of the session may cost together, in millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<u64>,
+    /// Tokens that all attempts of the session may use together, prompts and outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// How long one execution may take by the clock on the wall, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_wall_ms: Option<u64>,
+}
+
+impl Limits {
+    /// Only the steps of a turn are limited; 0 means the default.
+    pub fn steps(max_steps: u32) -> Self {
+        Self {
+            max_steps,
+            ..Self::default()
+        }
+    }
 }
 
 /// What an input asks for.
@@ -54,6 +74,12 @@ pub enum InputKind {
         /// Attached files.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         files: Vec<AttachedFile>,
+        /// Attached images and documents.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        media: Vec<Media>,
+        /// The form the answer to this prompt must have; it holds until the next prompt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schema: Option<OutputSchema>,
     },
     /// Tenure's own words to the model, for example after a crash.
     Synthetic {
@@ -67,6 +93,23 @@ pub enum InputKind {
         /// The new location.
         location: Location,
     },
+}
+
+impl InputKind {
+    /// A prompt of words alone.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::with_files(text, Vec::new())
+    }
+
+    /// A prompt with text files.
+    pub fn with_files(text: impl Into<String>, files: Vec<AttachedFile>) -> Self {
+        Self::User {
+            text: text.into(),
+            files,
+            media: Vec::new(),
+            schema: None,
+        }
+    }
 }
 
 /// A text file attached to a prompt.

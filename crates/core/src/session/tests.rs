@@ -31,7 +31,7 @@ fn created() -> SessionCreated {
             provider: "p".to_owned(),
             model: "m".to_owned(),
         },
-        limits: Limits { max_steps: 0 },
+        limits: Limits::default(),
         permissions: serde_json::Value::Null,
     }
 }
@@ -43,10 +43,7 @@ fn msg(name: &str) -> MessageId {
 fn admit(log: &mut Log, name: &str, promote: bool) {
     log.add(InputAdmitted {
         input: msg(name),
-        kind: InputKind::User {
-            text: name.to_owned(),
-            files: Vec::new(),
-        },
+        kind: InputKind::user(name.to_owned()),
         delivery: Delivery::Steer,
     });
     if promote {

@@ -7,7 +7,7 @@ use tenure_core::compaction::*;
 use tenure_core::event::body::*;
 use tenure_core::model::ModelLimits;
 use tenure_core::provider::{Finish, ProviderEvent};
-use tenure_core::request::RequestMessage;
+use tenure_core::request::{RequestMessage, UserPart};
 use tenure_core::{CompactionId, SessionError};
 
 pub fn window(tokens: u64) -> ModelLimits {
@@ -42,8 +42,11 @@ pub fn asked(plan: &Plan) -> String {
     let [RequestMessage::User { parts }] = &plan.request.messages[..] else {
         panic!("one user message")
     };
-    assert!(parts[0].starts_with(SUMMARY_MARK));
-    parts.concat()
+    let [UserPart::Text(text)] = &parts[..] else {
+        panic!("one text: {parts:?}")
+    };
+    assert!(text.starts_with(SUMMARY_MARK));
+    text.clone()
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_summary_comes_first_then_the_pinned_words_then_what_was_kept() {
     let RequestMessage::User { parts } = &request.messages[1] else {
         panic!()
     };
-    assert_eq!(parts, &["go"]);
+    assert_eq!(parts, &["go".into()]);
 }
 
 pub fn compacted(kept_from: u64) -> CompactionEnded {

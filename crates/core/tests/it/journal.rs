@@ -38,7 +38,7 @@ impl Journal {
             title: None,
             location: Location::at("/w".to_owned()),
             model: model(),
-            limits: Limits { max_steps: 0 },
+            limits: Limits::default(),
             permissions: Value::Null,
         });
         journal.add(InstructionsSet {
@@ -75,13 +75,7 @@ impl Journal {
 
     /// Admits and promotes the user's words.
     pub fn user(&mut self, name: &str, text: &str) -> &mut Self {
-        self.input(
-            name,
-            InputKind::User {
-                text: text.to_owned(),
-                files: Vec::new(),
-            },
-        )
+        self.input(name, InputKind::user(text.to_owned()))
     }
 
     pub fn input(&mut self, name: &str, kind: InputKind) -> &mut Self {
@@ -256,6 +250,8 @@ pub fn plan_for(protocol: &str, model: ModelRef) -> RequestPlan {
         last_step: false,
         max_output: None,
         cache_key: "k".to_owned(),
+        hosted_tools: Vec::new(),
+        effort: None,
     }
 }
 

@@ -69,10 +69,7 @@ async fn write_inputs(bed: &Bed, session: &SessionId, fence: Fence, n: u128) {
         let input = MessageId::from_bits(bed.config.env.next_bits());
         let admitted = InputAdmitted {
             input: input.clone(),
-            kind: InputKind::User {
-                text: "words".to_owned(),
-                files: Vec::new(),
-            },
+            kind: InputKind::user("words".to_owned()),
             delivery: Delivery::Steer,
         };
         events.push(event(admitted.into()));

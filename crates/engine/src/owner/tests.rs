@@ -349,7 +349,12 @@ impl Lab {
         self.engine.forget(session);
         let last = self.bed.model.last_request();
         let asked = last.messages.iter().rev().find_map(|m| match m {
-            RequestMessage::User { parts } => Some(parts.concat()),
+            RequestMessage::User { parts } => Some(
+                parts
+                    .iter()
+                    .filter_map(|part| part.as_text())
+                    .collect::<String>(),
+            ),
             _ => None,
         });
         if !asked.is_some_and(|text| text.contains("what next") || text.contains("later")) {

@@ -100,6 +100,8 @@ impl Runner {
             last_step,
             max_output: model.info.limits.output,
             cache_key: self.session.to_string(),
+            hosted_tools: Vec::new(),
+            effort: None,
         }
     }
 

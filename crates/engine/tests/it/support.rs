@@ -544,7 +544,10 @@ pub fn words(request: &Request) -> String {
     let mut out = String::new();
     for message in &request.messages {
         match message {
-            RequestMessage::User { parts } => out += &format!("user: {}\n", parts.join("\n")),
+            RequestMessage::User { parts } => {
+                let texts: Vec<&str> = parts.iter().filter_map(|part| part.as_text()).collect();
+                out += &format!("user: {}\n", texts.join("\n"));
+            }
             RequestMessage::System { text } => out += &format!("system: {text}\n"),
             RequestMessage::ToolResults { results } => {
                 for result in results {

@@ -102,6 +102,7 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
                 &mut messages,
                 said.iter().map(|said| match said {
                     Said::User(text) => UserBlock::Text((*text).to_owned()),
+                    Said::Media(media) => UserBlock::Text(shape::media_as_text(media)),
                     Said::System(text) => UserBlock::Text(shape::note(text)),
                 }),
             ),

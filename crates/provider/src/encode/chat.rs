@@ -157,6 +157,7 @@ pub(super) fn encode(request: &Request, dialect: Dialect, output: Option<u64>) -
         tool_choice: (!tools.is_empty()).then_some(match request.tool_choice {
             ToolChoice::Auto => "auto",
             ToolChoice::None => "none",
+            ToolChoice::Required | ToolChoice::Tool(_) => "required",
         }),
         tools,
         messages,
@@ -180,6 +181,7 @@ fn user(said: &[Said<'_>], dialect: Dialect, messages: &mut Vec<Json>) {
             }
             Said::System(note) => shape::note(note),
             Said::User(part) => (*part).to_owned(),
+            Said::Media(media) => shape::media_as_text(media),
         };
         if !text.is_empty() {
             text.push_str("\n\n");

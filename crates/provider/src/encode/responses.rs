@@ -64,6 +64,7 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
         match turn {
             Turn::User(said) => input.extend(said.iter().map(|said| match said {
                 Said::User(text) => message("user", "input_text", text),
+                Said::Media(media) => message("user", "input_text", &shape::media_as_text(media)),
                 Said::System(text) => message("developer", "input_text", text),
             })),
             Turn::Assistant(blocks) => assistant(&blocks, &mut sent, &mut input),
@@ -107,6 +108,7 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
         tool_choice: (!tools.is_empty()).then_some(match request.tool_choice {
             ToolChoice::Auto => "auto",
             ToolChoice::None => "none",
+            ToolChoice::Required | ToolChoice::Tool(_) => "required",
         }),
         tools,
         input,

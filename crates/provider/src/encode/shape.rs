@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use tenure_core::request::{AssistantBlock, Request, RequestMessage, ToolDef, ToolResult};
+use tenure_core::request::{
+    AssistantBlock, Media, Request, RequestMessage, ToolDef, ToolResult, UserPart,
+};
 
 /// A piece of JSON, kept as text.
 pub(super) type Json = Box<RawValue>;
@@ -115,8 +117,18 @@ pub(super) enum Turn<'a> {
 pub(super) enum Said<'a> {
     /// By the user.
     User(&'a str),
+    /// An image or a document of the user.
+    Media(&'a Media),
     /// By the system.
     System(&'a str),
+}
+
+/// Stands for an image or a document that the endpoint does not take.
+pub(super) fn media_as_text(media: &Media) -> String {
+    format!(
+        "[The user attached {} ({}), which cannot be shown to this model.]",
+        media.name, media.media_type
+    )
 }
 
 /// The conversation with neighbours joined and blank texts left out.
@@ -125,8 +137,12 @@ pub(super) fn turns(request: &Request) -> Vec<Turn<'_>> {
     for message in &request.messages {
         match message {
             RequestMessage::User { parts } => {
-                for part in parts.iter().filter(|part| visible(part)) {
-                    say(&mut turns, Said::User(part));
+                for part in parts {
+                    match part {
+                        UserPart::Text(text) if visible(text) => say(&mut turns, Said::User(text)),
+                        UserPart::Text(_) => {}
+                        UserPart::Media(media) => say(&mut turns, Said::Media(media)),
+                    }
                 }
             }
             RequestMessage::System { text } if visible(text) => say(&mut turns, Said::System(text)),

@@ -84,7 +84,12 @@ pub(crate) fn host(url: &Url) -> String {
 
 /// The error of a request that got no answer.
 pub(crate) fn of_send(error: &reqwest::Error, url: &Url) -> ProviderError {
-    ProviderError::new(ErrorClass::Transport, say(kind(error), error, url))
+    let class = if error.is_connect() {
+        ErrorClass::Unsent
+    } else {
+        ErrorClass::Transport
+    };
+    ProviderError::new(class, say(kind(error), error, url))
 }
 
 /// The sentence for a failure.

@@ -17,12 +17,15 @@ const NO_LIMITS: ModelLimits = ModelLimits {
     output: None,
 };
 
+fn model() -> ModelRef {
+    ModelRef {
+        provider: "p".into(),
+        model: "m".into(),
+    }
+}
+
 fn request(messages: Vec<RequestMessage>) -> Request {
     Request {
-        model: ModelRef {
-            provider: "p".into(),
-            model: "m".into(),
-        },
         system: vec!["You are Tenure.".into(), "Be brief.".into()],
         messages,
         tools: vec![ToolDef {
@@ -30,9 +33,8 @@ fn request(messages: Vec<RequestMessage>) -> Request {
             description: "Runs.".into(),
             input_schema: json!({"$schema": "x", "properties": {"z": {"type": "string"}, "a": {"type": "string"}}}),
         }],
-        tool_choice: ToolChoice::Auto,
-        max_output: None,
         cache_key: "ses_1".into(),
+        ..Request::new(model())
     }
 }
 

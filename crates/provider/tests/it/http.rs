@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::model::ModelRef;
 use tenure_core::provider::ProviderEvent;
-use tenure_core::request::{Request, RequestMessage, ToolChoice};
+use tenure_core::request::{Request, RequestMessage};
 use tenure_provider::{
     AttemptKey, EventStream, Finding, HttpProvider, Protocol, Provider, ProviderSettings, Secret,
     probe,
@@ -97,18 +97,15 @@ pub fn provider(url: &str) -> HttpProvider {
 
 pub fn request() -> Request {
     Request {
-        model: ModelRef {
-            provider: "local".into(),
-            model: "m1".into(),
-        },
         system: vec!["s".into()],
         messages: vec![RequestMessage::User {
             parts: vec!["hi".into()],
         }],
-        tools: Vec::new(),
-        tool_choice: ToolChoice::Auto,
-        max_output: None,
         cache_key: "ses_1".into(),
+        ..Request::new(ModelRef {
+            provider: "local".into(),
+            model: "m1".into(),
+        })
     }
 }
 
@@ -510,7 +507,7 @@ async fn nobody_listening_is_a_clear_transport_error() {
         .await
         .err()
         .unwrap();
-    assert_eq!(error.class, ErrorClass::Transport);
+    assert_eq!(error.class, ErrorClass::Unsent);
     assert!(
         error.message.contains("refused") && error.message.contains(&address.port().to_string()),
         "{error}"

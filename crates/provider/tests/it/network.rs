@@ -164,7 +164,7 @@ async fn an_own_authority_is_trusted_through_ca_file_only() {
         // A machine without any system certificate cannot even begin.
         Err(error) => panic!("{error}"),
     };
-    assert_eq!(refused.class, ErrorClass::Transport);
+    assert_eq!(refused.class, ErrorClass::Unsent);
     assert!(refused.message.contains("ca_file"), "{refused}");
     let mut trusting = settings(&url);
     trusting.ca_file = Some(tls_file("ca.pem"));

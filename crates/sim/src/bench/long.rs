@@ -132,10 +132,7 @@ impl Maker {
         let input = MessageId::from_bits(self.id());
         let execution = ExecutionId::from_bits(self.id());
         let text = format!("Prompt {number}: please look at the next file and tell what is in it.");
-        let kind = InputKind::User {
-            text,
-            files: Vec::new(),
-        };
+        let kind = InputKind::user(text);
         let first = self.add(
             None,
             InputAdmitted {
@@ -324,7 +321,7 @@ fn log(place: &Place) -> Vec<Event> {
             title: Some("A long session".to_owned()),
             location: Location::at(place.workspace().display().to_string()),
             model: model(),
-            limits: Limits { max_steps: 0 },
+            limits: Limits::default(),
             permissions: serde_json::to_value(tenure_tools::permission::Rules::allow_all())
                 .unwrap_or_default(),
         },

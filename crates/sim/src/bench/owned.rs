@@ -31,7 +31,7 @@ impl Owned {
                 provider: "p".to_owned(),
                 model: "m".to_owned(),
             },
-            limits: Limits { max_steps: 0 },
+            limits: Limits::default(),
             permissions: serde_json::Value::Null,
         };
         let mut owned = Self {

@@ -74,6 +74,11 @@ impl std::fmt::Debug for Harness {
     }
 }
 
+/// How often a node is stopped until it is between two writes.
+const TRIES_TO_PAUSE: usize = 20;
+/// Longer than a write of a running process takes, and well within a lease.
+const LONGEST_WRITE: Duration = Duration::from_secs(1);
+
 impl Fleet {
     /// Makes the store, serves the model, and starts every node; returns when all have joined.
     ///
@@ -163,6 +168,26 @@ impl Fleet {
     /// One node. An index out of range panics, as with a slice.
     pub fn node(&mut self, index: usize) -> &mut Node {
         &mut self.nodes[index]
+    }
+
+    /// SIGSTOP at a moment when the node holds no lock that others need: one that sleeps inside a write to the shared
+    /// file is another story, which ends with its death (R6). The wall-clock milliseconds just before it.
+    ///
+    /// # Errors
+    /// It does not run, or is inside a write each time it is looked at.
+    pub fn pause_between_writes(&mut self, index: usize) -> Result<i64> {
+        for _ in 0..TRIES_TO_PAUSE {
+            let at = self.nodes[index].pause()?;
+            // The others' own writes come and go; that of a sleeper stays.
+            if self
+                .ground
+                .takes_writes(self.folder.path(), LONGEST_WRITE)?
+            {
+                return Ok(at);
+            }
+            self.nodes[index].resume()?;
+        }
+        anyhow::bail!("node {index} was inside a write each of {TRIES_TO_PAUSE} times")
     }
 
     /// One more node, a copy of `index` in everything: name, folder, configuration, proxy's target. It does not run yet.

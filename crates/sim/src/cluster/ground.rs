@@ -3,6 +3,7 @@
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_store::postgres::{self, PostgresStore};
 use tenure_store::{OpenOptions, SqliteStore, Store};
 use tenure_testbed::pgbouncer::Pooler;
@@ -72,6 +73,24 @@ impl Ground {
                 };
                 Ok(Some(Proxy::before_postgres(target)?))
             }
+        }
+    }
+
+    /// Can the store be written within `limit`? Of one file, that nobody sits on its write lock; a database orders
+    /// its writers by itself.
+    pub(super) fn takes_writes(&self, folder: &Path, limit: Duration) -> Result<bool> {
+        let Ground::Sqlite = self else {
+            return Ok(true);
+        };
+        let mut probe = rusqlite::Connection::open(Self::file(folder))?;
+        probe.busy_timeout(limit)?;
+        let taken = probe.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate);
+        match taken {
+            Ok(transaction) => transaction.rollback().map(|()| true).map_err(Into::into),
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -138,10 +138,7 @@ mod tests {
 
     fn evidence() -> Evidence {
         let input = MessageId::from_bits(7);
-        let kind = InputKind::User {
-            text: "do".to_owned(),
-            files: Vec::new(),
-        };
+        let kind = InputKind::user("do".to_owned());
         let bodies: [EventBody; 4] = [
             InputAdmitted {
                 input: input.clone(),

@@ -96,10 +96,7 @@ impl Log {
 fn admitted(n: u128) -> InputAdmitted {
     InputAdmitted {
         input: msg(n),
-        kind: InputKind::User {
-            text: "do".to_owned(),
-            files: Vec::new(),
-        },
+        kind: InputKind::user("do".to_owned()),
         delivery: Delivery::Steer,
     }
 }
@@ -231,7 +228,7 @@ fn life() -> Log {
         title: None,
         location: Location::at("/w".to_owned()),
         model: model(),
-        limits: Limits { max_steps: 0 },
+        limits: Limits::default(),
         permissions: serde_json::Value::Null,
     })
     .open(admitted(101))

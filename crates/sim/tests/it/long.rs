@@ -87,7 +87,7 @@ impl Maker {
                 title: Some("A long session".to_owned()),
                 location: Location::at(directory.display().to_string()),
                 model: model(),
-                limits: Limits { max_steps: 0 },
+                limits: Limits::default(),
                 permissions: serde_json::to_value(Rules::allow_all()).unwrap(),
             },
         );
@@ -118,7 +118,7 @@ impl Maker {
     fn turn(&mut self, number: usize) -> u64 {
         let text = format!("Prompt {number}: look at the next file.");
         let files = Vec::new();
-        let (execution, _, first) = self.begin(InputKind::User { text, files });
+        let (execution, _, first) = self.begin(InputKind::with_files(text, files));
         let message = MessageId::from_bits(self.id());
         let call = CallId::new(format!("call_{number}"));
         let usage = Usage {

@@ -32,6 +32,8 @@ fn plan(asked: &Asked, tools: bool, last_step: bool) -> RequestPlan {
         last_step,
         max_output: Some(4_000),
         cache_key: "ses_1".to_owned(),
+        hosted_tools: Vec::new(),
+        effort: None,
     }
 }
 

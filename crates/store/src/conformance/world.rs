@@ -80,7 +80,7 @@ impl World {
             title: Some("a title".to_owned()),
             location: Location::at("/work".to_owned()),
             model: model(),
-            limits: Limits { max_steps: 0 },
+            limits: Limits::default(),
             permissions: serde_json::json!({}),
         })
     }
@@ -185,10 +185,7 @@ pub fn model() -> ModelRef {
 pub fn admitted(input: &MessageId, delivery: Delivery) -> InputAdmitted {
     InputAdmitted {
         input: input.clone(),
-        kind: InputKind::User {
-            text: format!("words of {input}"),
-            files: Vec::new(),
-        },
+        kind: InputKind::user(format!("words of {input}")),
         delivery,
     }
 }

@@ -100,7 +100,7 @@ fn pending_lines(
     drawing: &crate::render::transcript::Drawing,
 ) -> Vec<String> {
     let mut lines = match &input.kind {
-        InputKind::User { text, files } => prompt_lines(text, files, drawing),
+        InputKind::User { text, files, .. } => prompt_lines(text, files, drawing),
         InputKind::Synthetic { text } => vec![format!("· for the model: {}", safe_line(text))],
         InputKind::Compaction => vec!["· compact the history".to_owned()],
         InputKind::Move { location } => {

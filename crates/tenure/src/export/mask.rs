@@ -287,13 +287,13 @@ mod tests {
                 1,
                 InputAdmitted {
                     input: message.clone(),
-                    kind: InputKind::User {
-                        text: format!("key {KEY}"),
-                        files: vec![AttachedFile {
+                    kind: InputKind::with_files(
+                        format!("key {KEY}"),
+                        vec![AttachedFile {
                             name: "e".into(),
                             text: format!("A_TOKEN={KEY}"),
                         }],
-                    },
+                    ),
                     delivery: Delivery::Steer,
                 },
             ),

@@ -327,7 +327,7 @@ impl Transcript {
             return Vec::new();
         }
         match &kind {
-            InputKind::User { text, files } => {
+            InputKind::User { text, files, .. } => {
                 let lines = prompt_lines(text, files, &self.drawing);
                 self.block(Last::Prompt, lines)
             }

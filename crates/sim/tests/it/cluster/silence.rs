@@ -29,7 +29,7 @@ enum Silence {
 impl Silence {
     fn begin(self, fleet: &mut Fleet, node: usize) -> i64 {
         match self {
-            Silence::Paused => fleet.node(node).pause().unwrap(),
+            Silence::Paused => fleet.pause_between_writes(node).unwrap(),
             Silence::CutOff => {
                 fleet.node(node).proxy().unwrap().flows(Flow::Stall);
                 Self::now()

@@ -178,10 +178,7 @@ fn prompts_are_shown_when_the_model_gets_them_and_own_ones_are_hidden() {
             seq,
             InputAdmitted {
                 input: MessageId::from_bits(id),
-                kind: InputKind::User {
-                    text: text.into(),
-                    files: Vec::new(),
-                },
+                kind: InputKind::user(text),
                 delivery: Delivery::Steer,
             },
         )
