@@ -2,13 +2,13 @@
 
 mod anthropic;
 mod chat;
+mod over_sse;
 mod raw;
 mod responses;
 mod sink;
 
-use crate::classify::classify_event;
 use crate::settings::Protocol;
-use crate::sse::{SseEvent, SseReader};
+use over_sse::OverSse;
 use sink::Sink;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::ProviderEvent;
@@ -16,12 +16,15 @@ use tenure_core::provider::ProviderEvent;
 /// Largest single event. Generated images arrive whole in one event; text never comes near this.
 const EVENT_LIMIT: usize = 32 * 1024 * 1024;
 
-/// What a protocol's machine does with whole events.
-trait Wire: Send {
-    /// One event with data.
-    fn event(&mut self, event: &SseEvent<'_>, sink: &mut Sink);
+/// A protocol's way from the bytes of a body to events: its reader and its machine in one.
+trait Body: Send {
+    /// Takes bytes as they came. Errors go into the sink; nothing is fed after the sink has ended.
+    fn feed(&mut self, bytes: &[u8], sink: &mut Sink);
 
-    /// Closes what may be closed because the stream is over. Pushes `Finish` if the protocol's end or its
+    /// The body is over: takes what the reader still holds, as far as it is whole.
+    fn end(&mut self, sink: &mut Sink);
+
+    /// Closes what may be closed because nothing more comes. Pushes `Finish` if the protocol's end or its
     /// finish reason was seen, else only what is known and not yet said.
     fn close(&mut self, sink: &mut Sink);
 
@@ -31,8 +34,7 @@ trait Wire: Send {
 
 /// Decodes one response body. The last event it ever gives is `Finish` or `Error`.
 pub struct Decoder {
-    reader: SseReader,
-    wire: Box<dyn Wire>,
+    body: Box<dyn Body>,
     sink: Sink,
 }
 
@@ -44,14 +46,18 @@ impl Decoder {
 
     /// As [`Decoder::new`], with an own limit in bytes for a single event.
     pub fn with_limit(protocol: Protocol, limit: usize) -> Self {
-        let wire: Box<dyn Wire> = match protocol {
-            Protocol::OpenaiChat => Box::new(chat::Chat::default()),
-            Protocol::OpenaiResponses => Box::new(responses::Responses::default()),
-            Protocol::AnthropicMessages => Box::new(anthropic::Anthropic::default()),
+        let body: Box<dyn Body> = match protocol {
+            Protocol::OpenaiChat => Box::new(OverSse::new(chat::Chat::default(), limit)),
+            Protocol::OpenaiResponses => {
+                Box::new(OverSse::new(responses::Responses::default(), limit))
+            }
+            Protocol::AnthropicMessages => {
+                Box::new(OverSse::new(anthropic::Anthropic::default(), limit))
+            }
+            Protocol::BedrockConverse => Box::new(NotBuilt),
         };
         Self {
-            reader: SseReader::new(limit),
-            wire,
+            body,
             sink: Sink::default(),
         }
     }
@@ -59,21 +65,7 @@ impl Decoder {
     /// Feeds bytes as they came and gives the events they complete; none once the stream has ended.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<ProviderEvent> {
         if !self.sink.ended() {
-            let (wire, sink) = (&mut self.wire, &mut self.sink);
-            let read = self.reader.feed(bytes, &mut |event| {
-                wire.event(&event, sink);
-                !sink.ended()
-            });
-            if let Err(large) = read {
-                let error = ProviderError::new(
-                    ErrorClass::Protocol,
-                    format!(
-                        "the provider sent a single event of more than {} bytes; the stream was given up",
-                        large.limit
-                    ),
-                );
-                return self.fail(error);
-            }
+            self.body.feed(bytes, &mut self.sink);
         }
         self.sink.take()
     }
@@ -81,14 +73,7 @@ impl Decoder {
     /// The body is over. Without the protocol's end or a finish reason this is a `Cut` error.
     pub fn end(&mut self) -> Vec<ProviderEvent> {
         if !self.sink.ended() {
-            let (wire, sink) = (&mut self.wire, &mut self.sink);
-            self.reader.end(&mut |event| {
-                // Half a JSON value must never count; a whole one in front of a lost line end does.
-                if whole(&event.data) {
-                    wire.event(&event, sink);
-                }
-                !sink.ended()
-            });
+            self.body.end(&mut self.sink);
         }
         self.fail(ProviderError::new(
             ErrorClass::Cut,
@@ -100,7 +85,7 @@ impl Decoder {
     /// farewell was missing, the response counts as finished and `error` is dropped.
     pub fn fail(&mut self, error: ProviderError) -> Vec<ProviderEvent> {
         if !self.sink.ended() {
-            self.wire.close(&mut self.sink);
+            self.body.close(&mut self.sink);
             if !self.sink.ended() {
                 self.sink.fail(error);
             }
@@ -115,7 +100,7 @@ impl Decoder {
 
     /// Was the finish reason seen, so that a lost farewell does no harm?
     pub fn finish_seen(&self) -> bool {
-        self.wire.finish_seen()
+        self.body.finish_seen()
     }
 
     /// Did anything with content arrive since the last call? Comments, pings and empty deltas do not count.
@@ -124,21 +109,34 @@ impl Decoder {
     }
 }
 
-fn whole(data: &str) -> bool {
-    let data = data.trim();
-    data == "[DONE]"
-        || serde_json::from_str::<&serde_json::value::RawValue>(data)
-            .is_ok_and(|v| v.get().starts_with('{'))
+/// A protocol that this build cannot read.
+struct NotBuilt;
+
+impl Body for NotBuilt {
+    fn feed(&mut self, _: &[u8], sink: &mut Sink) {
+        self.end(sink);
+    }
+
+    fn end(&mut self, sink: &mut Sink) {
+        sink.fail(ProviderError::new(
+            ErrorClass::Protocol,
+            "this build cannot read AWS event streams: build it with `--features bedrock`",
+        ));
+    }
+
+    fn close(&mut self, _: &mut Sink) {}
+
+    fn finish_seen(&self) -> bool {
+        false
+    }
 }
 
-/// A whole event whose data is no JSON object.
-fn malformed(event: &SseEvent<'_>) -> ProviderError {
-    if event.name == "error" {
-        return classify_event(&serde_json::Value::String(event.data.to_string()));
-    }
-    let start: String = event.data.chars().take(200).collect();
+/// Nothing is buffered beyond the limit: the stream is given up.
+fn too_large(limit: usize) -> ProviderError {
     ProviderError::new(
         ErrorClass::Protocol,
-        format!("the provider sent an event that is not JSON: {start}"),
+        format!(
+            "the provider sent a single event of more than {limit} bytes; the stream was given up"
+        ),
     )
 }

@@ -57,6 +57,7 @@ pub fn encode(
         Protocol::OpenaiChat => chat::encode(request, dialect, output),
         Protocol::OpenaiResponses => responses::encode(request, output),
         Protocol::AnthropicMessages => anthropic::encode(request, output),
+        Protocol::BedrockConverse => None,
     };
     let Some(body) = body else {
         return Err(ProviderError::new(

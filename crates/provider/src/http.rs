@@ -29,7 +29,7 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 /// A configured provider, ready to send. Cheap to keep, and safe to use from many tasks.
 pub struct HttpProvider {
     settings: ProviderSettings,
-    url: Url,
+    base: Url,
     client: Client,
     headers: HeaderMap,
     dialect: Dialect,
@@ -54,14 +54,21 @@ impl HttpProvider {
                 });
             }
         }
-        let url = endpoint(&settings)?;
+        if settings.protocol == Protocol::BedrockConverse {
+            return Err(SettingsError::NotBuilt {
+                provider: settings.name,
+                protocol: settings.protocol,
+                feature: "bedrock",
+            });
+        }
+        let base = base(&settings)?;
         let headers = headers(&settings)?;
-        let client = client(&settings, &url)?;
-        let dialect = Dialect::of_host(url.host_str().unwrap_or_default());
+        let client = client(&settings, &base)?;
+        let dialect = Dialect::of_host(base.host_str().unwrap_or_default());
         Ok(Self {
             secrets: secrets(&settings),
             settings,
-            url,
+            base,
             client,
             headers,
             dialect,
@@ -78,9 +85,10 @@ impl HttpProvider {
         &self.settings
     }
 
-    /// Sends a POST and waits for the head of the answer, at most until `deadline`.
+    /// Sends a POST for `model` and waits for the head of the answer, at most until `deadline`.
     pub(crate) async fn post(
         &self,
+        model: &str,
         body: bytes::Bytes,
         attempt: Option<&AttemptKey>,
         deadline: Instant,
@@ -90,20 +98,21 @@ impl HttpProvider {
             headers.insert("x-tenure-attempt", key.clone());
             headers.entry("idempotency-key").or_insert(key);
         }
+        let url = endpoint(&self.base, self.settings.protocol, model);
         let sending = self
             .client
-            .post(self.url.clone())
+            .post(url.clone())
             .headers(headers)
             .body(body)
             .send();
         match timeout_at(deadline, sending).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(self.masked(failure::of_send(&error, &self.url))),
+            Ok(Err(error)) => Err(self.masked(failure::of_send(&error, &url))),
             Err(_) => Err(ProviderError::new(
                 ErrorClass::Timeout,
                 format!(
                     "{} did not answer within the first-byte limit",
-                    failure::host(&self.url)
+                    failure::host(&url)
                 ),
             )),
         }
@@ -132,7 +141,7 @@ impl HttpProvider {
                 .unwrap_or("elsewhere");
             error.message = format!(
                 "{} redirects to {}; requests with keys are not sent on: set base_url to the final address",
-                failure::host(&self.url),
+                failure::host(&self.base),
                 shown_url(to),
             );
         }
@@ -196,7 +205,9 @@ impl Provider for HttpProvider {
     ) -> Result<EventStream, ProviderError> {
         let deadline = Instant::now() + self.settings.first_byte_timeout;
         tracing::debug!(provider = %self.settings.name, hash = %encoded.hash, bytes = encoded.body.len(), "sending");
-        let response = self.post(encoded.body, Some(attempt), deadline).await?;
+        let response = self
+            .post(&encoded.model, encoded.body, Some(attempt), deadline)
+            .await?;
         if !response.status().is_success() || !may_stream(response.headers()) {
             return Err(self.refusal(response).await);
         }
@@ -246,15 +257,14 @@ fn unexpected(headers: &HeaderMap, body: &[u8]) -> ProviderError {
     }
 }
 
-/// The URL of the streaming endpoint. A base URL that already names it is taken as it is.
-pub(crate) fn endpoint(settings: &ProviderSettings) -> Result<Url, SettingsError> {
+/// The base URL, checked.
+pub(crate) fn base(settings: &ProviderSettings) -> Result<Url, SettingsError> {
     let refuse = |reason: &str| SettingsError::BaseUrl {
         provider: settings.name.clone(),
         given: shown_url(&settings.base_url),
         reason: reason.to_owned(),
     };
-    let mut url =
-        Url::parse(settings.base_url.trim()).map_err(|error| refuse(&error.to_string()))?;
+    let url = Url::parse(settings.base_url.trim()).map_err(|error| refuse(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refuse("it does not begin with http:// or https://"));
     }
@@ -263,18 +273,24 @@ pub(crate) fn endpoint(settings: &ProviderSettings) -> Result<Url, SettingsError
             "it holds a user name or password; use api_key_env or headers",
         ));
     }
+    Ok(url)
+}
+
+/// The URL of the streaming endpoint for `model`. A base URL that already names it is taken as it is.
+pub(crate) fn endpoint(base: &Url, protocol: Protocol, model: &str) -> Url {
+    let mut url = base.clone();
     let path = url.path().trim_end_matches('/').to_owned();
-    let wanted = settings.protocol.path();
+    let wanted = protocol.path(model);
     if !path.ends_with(&format!("/{wanted}")) {
         // Anthropic's own documents give the host alone.
-        let version = if path.is_empty() && settings.protocol == Protocol::AnthropicMessages {
+        let version = if path.is_empty() && protocol == Protocol::AnthropicMessages {
             "/v1"
         } else {
             ""
         };
         url.set_path(&format!("{path}{version}/{wanted}"));
     }
-    Ok(url)
+    url
 }
 
 fn headers(settings: &ProviderSettings) -> Result<HeaderMap, SettingsError> {

@@ -34,6 +34,9 @@ pub struct ProbeReport {
     pub message: String,
 }
 
+/// For vendors that name the model in the URL: no model, as an empty body names none.
+const PROBED_MODEL: &str = "tenure-probe";
+
 /// Asks the endpoint with an empty request, which costs nothing: a sound endpoint refuses it as invalid,
 /// after it has judged the key. Never sends a prompt.
 ///
@@ -47,6 +50,7 @@ pub async fn probe(settings: &ProviderSettings, limit: Duration) -> ProbeReport 
     let url = shown_url(&settings.base_url);
     let sent = provider
         .post(
+            PROBED_MODEL,
             bytes::Bytes::from_static(b"{}"),
             None,
             Instant::now() + limit,
@@ -98,7 +102,7 @@ fn judge(url: &str, settings: &ProviderSettings, error: &ProviderError) -> (Find
             (Finding::NotFound, said.clone())
         }
         ErrorClass::NotFound => {
-            let path = settings.protocol.path();
+            let path = settings.protocol.path(PROBED_MODEL);
             (
                 Finding::NotFound,
                 format!(

@@ -2,6 +2,7 @@
 
 use crate::catalogue::ModelSettings;
 use crate::secret::Secret;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,6 +17,8 @@ pub enum Protocol {
     OpenaiResponses,
     /// Anthropic Messages.
     AnthropicMessages,
+    /// AWS Bedrock ConverseStream. Spoken only by a build with the feature `bedrock`.
+    BedrockConverse,
 }
 
 impl Protocol {
@@ -32,17 +35,35 @@ impl Protocol {
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
             Self::AnthropicMessages => "anthropic-messages",
+            Self::BedrockConverse => "bedrock-converse",
         }
     }
 
-    /// The path of the streaming endpoint, appended to the base URL.
-    pub fn path(self) -> &'static str {
+    /// The path of the streaming endpoint for `model`, appended to the base URL; percent-encoded.
+    pub fn path(self, model: &str) -> Cow<'static, str> {
         match self {
-            Self::OpenaiChat => "chat/completions",
-            Self::OpenaiResponses => "responses",
-            Self::AnthropicMessages => "messages",
+            Self::OpenaiChat => Cow::Borrowed("chat/completions"),
+            Self::OpenaiResponses => Cow::Borrowed("responses"),
+            Self::AnthropicMessages => Cow::Borrowed("messages"),
+            Self::BedrockConverse => {
+                Cow::Owned(format!("model/{}/converse-stream", segment(model)))
+            }
         }
     }
+}
+
+/// `text` as one segment of a path: everything but letters, digits and `-._~` is percent-encoded, as
+/// signatures over the path want it.
+fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 impl FromStr for Protocol {
@@ -133,10 +154,26 @@ pub(crate) fn shown_url(url: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Unknown protocol word.
-    #[error("unknown protocol {given:?}: use openai-chat, openai-responses or anthropic-messages")]
+    #[error(
+        "unknown protocol {given:?}: use one of {}",
+        Protocol::ALL.map(Protocol::as_str).join(", ")
+    )]
     Protocol {
         /// What was given.
         given: String,
+    },
+    /// The protocol is known, but this build cannot speak it.
+    #[error(
+        "provider {provider}: this build cannot speak {}: build it with `--features {feature}`, or use another provider",
+        protocol.as_str()
+    )]
+    NotBuilt {
+        /// The provider.
+        provider: String,
+        /// The protocol.
+        protocol: Protocol,
+        /// The cargo feature that is missing.
+        feature: &'static str,
     },
     /// The base URL is not an http(s) URL with a host.
     #[error(

@@ -4,9 +4,9 @@ mod calls;
 mod details;
 mod usage;
 
+use super::over_sse::{Wire, malformed};
 use super::raw::{self, Raw};
 use super::sink::Sink;
-use super::{Wire, malformed};
 use crate::classify::classify_event;
 use crate::sse::SseEvent;
 use calls::Calls;

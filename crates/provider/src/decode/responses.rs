@@ -2,9 +2,9 @@
 
 mod item;
 
+use super::over_sse::{Wire, malformed};
 use super::raw::{self, Raw};
 use super::sink::Sink;
-use super::{Wire, malformed};
 use crate::classify::classify_event;
 use crate::sse::SseEvent;
 use item::{Fragment, Item};

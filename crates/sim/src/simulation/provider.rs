@@ -94,7 +94,7 @@ impl SimProvider {
             Ok(body) => match self.plan.protocol {
                 Protocol::AnthropicMessages => validate::anthropic_messages(&body),
                 Protocol::OpenaiResponses => validate::openai_responses(&body),
-                Protocol::OpenaiChat => validate::openai_chat(&body),
+                _ => validate::openai_chat(&body),
             },
             Err(error) => {
                 self.ledger
@@ -242,7 +242,7 @@ impl Answer<'_> {
             Protocol::OpenaiResponses => Some(format!(
                 "{{\"id\":\"rs_{key}\",\"type\":\"reasoning\", \"summary\":[],\"encrypted_content\":\"e-{key}\"}}"
             )),
-            Protocol::OpenaiChat => Some("{\"field\":\"reasoning_content\"}".to_owned()),
+            _ => Some("{\"field\":\"reasoning_content\"}".to_owned()),
         };
         self.say(vec![ProviderEvent::ReasoningStart { id: id.clone() }]);
         self.say(vec![

@@ -60,7 +60,7 @@ fn check(asked: &Asked, body: &str) -> Result<(), String> {
     let verdict = match protocol(asked) {
         Protocol::AnthropicMessages => validate::anthropic_messages(&value),
         Protocol::OpenaiResponses => validate::openai_responses(&value),
-        Protocol::OpenaiChat => validate::openai_chat(&value),
+        _ => validate::openai_chat(&value),
     };
     verdict.map_err(|broken| format!("{}: {broken:#?}\n{body}", asked.protocol))
 }
