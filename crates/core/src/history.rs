@@ -241,7 +241,11 @@ impl Builder<'_> {
                 PartKind::Tool(tool) => self.local(tool, &mut blocks, &mut results),
             }
         }
-        drop_dangling_reasoning(&mut blocks);
+        if !(POSITIONLESS.contains(&self.plan.protocol.as_str())
+            && blocks.iter().any(says_something))
+        {
+            drop_dangling_reasoning(&mut blocks);
+        }
         if !blocks.is_empty() {
             self.messages.push(RequestMessage::Assistant { blocks });
         }
@@ -370,6 +374,16 @@ fn answered_call(native: &str) -> Option<String> {
     let block: Block = serde_json::from_str(native).ok()?;
     let result = block.r#type.ends_with("_tool_result") || block.r#type.ends_with("_output");
     result.then(|| block.tool_use_id.or(block.call_id).unwrap_or_default())
+}
+
+/// Protocols whose reasoning belongs to the message and not to a place in it: its seal may come last.
+const POSITIONLESS: [&str; 1] = ["openai-chat"];
+
+fn says_something(block: &AssistantBlock) -> bool {
+    !matches!(
+        block,
+        AssistantBlock::Reasoning { .. } | AssistantBlock::Opaque { .. }
+    )
 }
 
 /// Reasoning with nothing behind it belongs to output that never came: it answers nothing, and vendors

@@ -92,6 +92,12 @@ impl SseReader {
         self.dispatch(on);
     }
 
+    /// Bytes held for an event that is not complete.
+    #[allow(dead_code, reason = "asked by fuzzing, which includes this file")]
+    pub fn buffered(&self) -> usize {
+        self.line.len() + self.data.len() + self.name.len()
+    }
+
     fn check(&self, more: usize) -> Result<(), TooLarge> {
         if self.line.len() + self.data.len() + more > self.limit {
             return Err(TooLarge { limit: self.limit });
