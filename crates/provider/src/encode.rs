@@ -5,39 +5,13 @@ mod chat;
 mod responses;
 mod shape;
 
+use crate::dialect::Dialect;
 use crate::provider::Encoded;
 use crate::settings::Protocol;
 use sha2::{Digest, Sha256};
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::model::ModelLimits;
 use tenure_core::request::Request;
-
-/// Which habits of a Chat endpoint to follow; known from its host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dialect {
-    /// OpenAI's own: newest field names, privileged messages anywhere.
-    Openai,
-    /// Mistral's own: refuses fields that it does not know.
-    Mistral,
-    /// Everything else: only what every imitation understands.
-    #[default]
-    Common,
-}
-
-impl Dialect {
-    /// The dialect of the endpoint at `host`.
-    pub fn of_host(host: &str) -> Self {
-        let host = host.to_ascii_lowercase();
-        let under = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
-        if under("openai.com") || under("openai.azure.com") {
-            Self::Openai
-        } else if under("mistral.ai") {
-            Self::Mistral
-        } else {
-            Self::Common
-        }
-    }
-}
 
 /// Encodes `request` for `protocol`. Equal arguments give equal bytes.
 ///

@@ -6,10 +6,11 @@ mod stream;
 use crate::catalogue::ModelInfo;
 use crate::classify::{classify, classify_event};
 use crate::decode::Decoder;
-use crate::encode::{self, Dialect};
+use crate::dialect::{Auth, Dialect};
+use crate::encode;
 use crate::provider::{AttemptKey, Encoded, EventStream, Provider};
 use crate::secret::Secret;
-use crate::settings::{Protocol, ProviderSettings, SettingsError, shown_url};
+use crate::settings::{Protocol, ProviderSettings, SettingsError, segment, shown_url};
 use async_trait::async_trait;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
@@ -24,6 +25,8 @@ const ERROR_BODY_LIMIT: usize = 64 * 1024;
 /// An error body that does not come whole within this time is judged as far as it came.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
 const CONNECT_TIME: Duration = Duration::from_secs(30);
+/// `{model}` in a base URL's path, as the URL type writes it.
+const MODEL_IN_PATH: &str = "%7Bmodel%7D";
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// A configured provider, ready to send. Cheap to keep, and safe to use from many tasks.
@@ -62,9 +65,11 @@ impl HttpProvider {
             });
         }
         let base = base(&settings)?;
-        let headers = headers(&settings)?;
+        let dialect = settings
+            .dialect
+            .unwrap_or_else(|| Dialect::of_host(base.host_str().unwrap_or_default()));
+        let headers = headers(&settings, dialect)?;
         let client = client(&settings, &base)?;
-        let dialect = Dialect::of_host(base.host_str().unwrap_or_default());
         Ok(Self {
             secrets: secrets(&settings),
             settings,
@@ -279,6 +284,10 @@ pub(crate) fn base(settings: &ProviderSettings) -> Result<Url, SettingsError> {
 /// The URL of the streaming endpoint for `model`. A base URL that already names it is taken as it is.
 pub(crate) fn endpoint(base: &Url, protocol: Protocol, model: &str) -> Url {
     let mut url = base.clone();
+    if url.path().contains(MODEL_IN_PATH) {
+        let named = url.path().replace(MODEL_IN_PATH, &segment(model));
+        url.set_path(&named);
+    }
     let path = url.path().trim_end_matches('/').to_owned();
     let wanted = protocol.path(model);
     if !path.ends_with(&format!("/{wanted}")) {
@@ -293,7 +302,7 @@ pub(crate) fn endpoint(base: &Url, protocol: Protocol, model: &str) -> Url {
     url
 }
 
-fn headers(settings: &ProviderSettings) -> Result<HeaderMap, SettingsError> {
+fn headers(settings: &ProviderSettings, dialect: Dialect) -> Result<HeaderMap, SettingsError> {
     let refuse = |header: &str| SettingsError::Header {
         provider: settings.name.clone(),
         header: header.to_owned(),
@@ -313,6 +322,9 @@ fn headers(settings: &ProviderSettings) -> Result<HeaderMap, SettingsError> {
                 HeaderName::from_static("x-api-key"),
                 key.expose().to_owned(),
             ),
+            Protocol::OpenaiChat if dialect.facts().auth == Auth::ApiKey => {
+                (HeaderName::from_static("api-key"), key.expose().to_owned())
+            }
             _ => (AUTHORIZATION, format!("Bearer {}", key.expose())),
         };
         let mut value = HeaderValue::from_str(&value).map_err(|_| refuse(name.as_str()))?;

@@ -6,6 +6,7 @@
 mod catalogue;
 mod classify;
 mod decode;
+mod dialect;
 mod encode;
 mod http;
 mod probe;
@@ -17,7 +18,8 @@ mod sse;
 pub use catalogue::{Catalogue, ModelInfo, ModelSettings, Origin};
 pub use classify::{classify, classify_event, output_that_fits, retry_after};
 pub use decode::Decoder;
-pub use encode::{Dialect, encode};
+pub use dialect::Dialect;
+pub use encode::encode;
 pub use http::HttpProvider;
 pub use probe::{Finding, ProbeReport, probe};
 pub use provider::{AttemptKey, Encoded, EventStream, Provider};

@@ -1,6 +1,7 @@
 //! How one provider is configured, checked before anything is sent.
 
 use crate::catalogue::ModelSettings;
+use crate::dialect::Dialect;
 use crate::secret::Secret;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -54,7 +55,7 @@ impl Protocol {
 
 /// `text` as one segment of a path: everything but letters, digits and `-._~` is percent-encoded, as
 /// signatures over the path want it.
-fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -86,8 +87,11 @@ pub struct ProviderSettings {
     pub name: String,
     /// What it speaks.
     pub protocol: Protocol,
-    /// URL up to and with the version, such as `https://api.example.com/v1`.
+    /// URL up to and with the version, such as `https://api.example.com/v1`. `{model}` in its path stands for
+    /// the model asked, for endpoints that want it there.
     pub base_url: String,
+    /// Which server of Chat Completions it is; none leaves that to the host's name.
+    pub dialect: Option<Dialect>,
     /// The key; sent as the protocol wants it.
     pub api_key: Option<Secret>,
     /// Further headers; they win over the ones made here.
@@ -110,6 +114,7 @@ impl ProviderSettings {
             name: name.into(),
             protocol,
             base_url: base_url.into(),
+            dialect: None,
             api_key: None,
             headers: BTreeMap::new(),
             ca_file: None,
@@ -126,6 +131,7 @@ impl std::fmt::Debug for ProviderSettings {
             .field("name", &self.name)
             .field("protocol", &self.protocol)
             .field("base_url", &crate::settings::shown_url(&self.base_url))
+            .field("dialect", &self.dialect)
             .field("api_key", &self.api_key)
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("ca_file", &self.ca_file)
@@ -174,6 +180,14 @@ pub enum SettingsError {
         protocol: Protocol,
         /// The cargo feature that is missing.
         feature: &'static str,
+    },
+    /// Unknown dialect word.
+    #[error("unknown dialect {given:?}: use one of {known}, or leave it out")]
+    Dialect {
+        /// What was given.
+        given: String,
+        /// The words there are.
+        known: String,
     },
     /// The base URL is not an http(s) URL with a host.
     #[error(

@@ -47,6 +47,7 @@ pub fn settings(name: &str, provider: &ProviderConfig) -> CliResult<ProviderSett
         provider.protocol.value,
         provider.base_url.value.clone(),
     );
+    settings.dialect = provider.dialect.as_ref().map(|dialect| dialect.value);
     if let Some(key) = &provider.key {
         let read = match &key.value {
             KeySource::Env(var) => Secret::from_env(var),

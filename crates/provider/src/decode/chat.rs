@@ -2,6 +2,8 @@
 
 mod calls;
 mod details;
+mod hosted;
+mod sources;
 mod usage;
 
 use super::over_sse::{Wire, malformed};
@@ -11,9 +13,11 @@ use crate::classify::classify_event;
 use crate::sse::SseEvent;
 use calls::Calls;
 use details::Details;
+use hosted::Hosted;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sources::Sources;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::{Finish, ProviderEvent};
 
@@ -31,6 +35,18 @@ struct Chunk<'a> {
     x_groq: Raw<'a>,
     #[serde(borrow, default)]
     error: Raw<'a>,
+    #[serde(borrow, default)]
+    object: Raw<'a>,
+    #[serde(borrow, default)]
+    message: Raw<'a>,
+    #[serde(borrow, default)]
+    detail: Raw<'a>,
+    #[serde(borrow, default)]
+    citations: Raw<'a>,
+    #[serde(borrow, default)]
+    search_results: Raw<'a>,
+    #[serde(borrow, default)]
+    web_search: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +74,14 @@ struct Delta<'a> {
     #[serde(borrow, default)]
     reasoning_details: Raw<'a>,
     #[serde(borrow, default)]
+    reasoning_text: Raw<'a>,
+    #[serde(borrow, default)]
+    reasoning_opaque: Raw<'a>,
+    #[serde(borrow, default)]
+    annotations: Raw<'a>,
+    #[serde(borrow, default)]
+    executed_tools: Raw<'a>,
+    #[serde(borrow, default)]
     refusal: Raw<'a>,
     #[serde(borrow, default)]
     tool_calls: Raw<'a>,
@@ -80,6 +104,7 @@ enum Field {
     Reasoning,
     Details,
     Thinking,
+    Text,
 }
 
 impl Field {
@@ -90,6 +115,7 @@ impl Field {
             Self::Content => "reasoning_content",
             Self::Reasoning => "reasoning",
             Self::Thinking => "thinking",
+            Self::Text => "reasoning_text",
             Self::Details => return None,
         };
         Some(format!("{{\"field\":\"{field}\"}}"))
@@ -108,6 +134,10 @@ pub(super) struct Chat {
     open: Option<Open>,
     calls: Calls,
     details: Details,
+    /// Sealed reasoning in one string, joined from its pieces.
+    opaque: String,
+    hosted: Hosted,
+    sources: Sources,
     finish: Option<String>,
     done: bool,
     spoke: bool,
@@ -152,6 +182,9 @@ impl Wire for Chat {
             error.code.clone_from(&self.finish);
             return sink.fail(error);
         }
+        if let Some(error) = self.finish.as_deref().and_then(broken) {
+            return sink.fail(error);
+        }
         let finish = match self.finish.as_deref().map(finish_of) {
             // Some vendors say `stop`, or nothing at all, after tool calls.
             None | Some(Finish::Stop) if self.calls.any() => Finish::ToolCalls,
@@ -178,6 +211,8 @@ impl Chat {
         for usage in [chunk.x_groq, chunk.usage].into_iter().flatten() {
             usage::read(usage, sink);
         }
+        self.sources
+            .lists([chunk.citations, chunk.search_results, chunk.web_search]);
         let choices: Vec<Choice<'_>> = chunk
             .choices
             .and_then(|c| serde_json::from_str(c.get()).ok())
@@ -199,7 +234,7 @@ impl Chat {
         {
             return self.stream_error(error.get(), sink);
         }
-        if name == "error" && chunk.error.is_none() && choices.is_empty() {
+        if chunk.error.is_none() && choices.is_empty() && (name == "error" || is_complaint(chunk)) {
             self.stream_error(data, sink);
         }
     }
@@ -232,6 +267,18 @@ impl Chat {
             self.reasoning(Field::Reasoning, &text, sink);
         } else if !details.is_empty() {
             self.reasoning(Field::Details, &details, sink);
+        } else if let Some(text) = raw::filled(delta.reasoning_text) {
+            self.reasoning(Field::Text, &text, sink);
+        }
+        if let Some(sealed) = raw::filled(delta.reasoning_opaque) {
+            self.opaque.push_str(&sealed);
+        }
+        self.sources.annotate(delta.annotations);
+        if let Some(json) = delta.executed_tools.filter(|j| j.get().starts_with("[{")) {
+            self.spoke = true;
+            self.end_open(sink);
+            self.calls.announce(sink);
+            self.hosted.delta(json, sink);
         }
         if let Some(content) = delta.content {
             self.content(content, sink);
@@ -310,18 +357,36 @@ impl Chat {
 
     fn end_open(&mut self, sink: &mut Sink) {
         match self.open.take() {
-            Some(Open::Text(id)) => sink.push(ProviderEvent::TextEnd { id, native: None }),
+            Some(Open::Text(id)) => {
+                let native = self.sources.take();
+                sink.push(ProviderEvent::TextEnd { id, native });
+            }
             Some(Open::Reasoning(id, field)) => {
-                let native = self.details.take_sealed().or_else(|| field.native());
+                let native = self
+                    .details
+                    .take_sealed()
+                    .or_else(|| self.take_opaque())
+                    .or_else(|| field.native());
                 sink.push(ProviderEvent::ReasoningEnd { id, native });
             }
             None => {}
         }
     }
 
-    /// Sealed reasoning that came after the readable part was closed.
+    fn take_opaque(&mut self) -> Option<String> {
+        let sealed = std::mem::take(&mut self.opaque);
+        (!sealed.is_empty()).then(|| {
+            let sealed = Value::String(sealed);
+            format!("{{\"field\":\"reasoning_text\",\"reasoning_opaque\":{sealed}}}")
+        })
+    }
+
+    /// Sealed reasoning and sources that came after the readable part was closed.
     fn seal(&mut self, sink: &mut Sink) {
-        if let Some(native) = self.details.take_sealed() {
+        if let Some(native) = self.sources.take() {
+            sink.push(ProviderEvent::Opaque { native });
+        }
+        while let Some(native) = self.details.take_sealed().or_else(|| self.take_opaque()) {
             let id = sink.fragment("reasoning_");
             sink.push(ProviderEvent::ReasoningStart { id: id.clone() });
             sink.push(ProviderEvent::ReasoningEnd {
@@ -336,16 +401,42 @@ fn is_error(error: &RawValue) -> bool {
     !matches!(error.get(), "null" | "{}" | "\"\"" | "false")
 }
 
+/// An error that stands where a chunk should, without the word `error` around it.
+fn is_complaint(chunk: &Chunk<'_>) -> bool {
+    let says_so = raw::text(chunk.object).is_some_and(|object| object == "error");
+    let told = raw::filled(chunk.message).is_some() || chunk.detail.is_some();
+    says_so || (told && chunk.choices.is_none() && chunk.usage.is_none())
+}
+
+/// Finish reasons that say that the server failed.
+fn broken(reason: &str) -> Option<ProviderError> {
+    let (class, what) = match reason.to_ascii_lowercase().as_str() {
+        "error" | "network_error" => (ErrorClass::Server, "failed while it answered"),
+        "insufficient_system_resource" => (ErrorClass::Overloaded, "ran out of resources"),
+        "abort" | "cancelled" => (ErrorClass::Cut, "broke the answer off"),
+        _ => return None,
+    };
+    let mut error = ProviderError::new(class, format!("the server {what} ({reason})"));
+    error.code = Some(reason.to_owned());
+    Some(error)
+}
+
 fn finish_of(reason: &str) -> Finish {
     match reason.to_ascii_lowercase().as_str() {
-        "stop" | "end_turn" | "eos" | "eos_token" | "stop_sequence" | "completed" => Finish::Stop,
+        "stop" | "end_turn" | "eos" | "eos_token" | "stop_token" | "stop_sequence"
+        | "completed" | "complete" => Finish::Stop,
         "tool_calls" | "tool_use" | "function_call" | "tool_call" => Finish::ToolCalls,
         "length"
         | "max_tokens"
         | "model_length"
         | "max_output_tokens"
         | "model_context_window_exceeded" => Finish::Length,
-        "content_filter" | "sensitive" | "safety" | "refusal" => Finish::ContentFilter,
+        "content_filter"
+        | "sensitive"
+        | "safety"
+        | "refusal"
+        | "blocked"
+        | "guardrail_intervened" => Finish::ContentFilter,
         _ => Finish::Other,
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn schema(tool: &ToolDef) -> Value {
 }
 
 /// The same value with every object's keys in order, however the map type keeps them.
-fn canonical(value: &Value) -> Value {
+pub(super) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut keys: Vec<&String> = fields.keys().collect();

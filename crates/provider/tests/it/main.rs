@@ -3,7 +3,9 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod cases;
+mod chat_streams;
 mod corpus;
+mod dialects;
 mod encode;
 mod errors;
 mod fold;

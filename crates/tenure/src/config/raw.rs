@@ -73,6 +73,8 @@ pub struct RawProvider {
     pub protocol: Option<At<String>>,
     /// `base_url`
     pub base_url: Option<At<String>>,
+    /// `dialect`
+    pub dialect: Option<At<String>>,
     /// `api_key_env`
     pub api_key_env: Option<At<String>>,
     /// `api_key_file`

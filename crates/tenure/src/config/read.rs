@@ -31,6 +31,7 @@ const NODE: &[&str] = &[
 const PROVIDER: &[&str] = &[
     "protocol",
     "base_url",
+    "dialect",
     "api_key_env",
     "api_key_file",
     "headers",
@@ -233,6 +234,7 @@ impl Walk<'_> {
             line,
             protocol: self.string(table, prefix, "protocol"),
             base_url: self.string(table, prefix, "base_url"),
+            dialect: self.string(table, prefix, "dialect"),
             api_key_env: self.string(table, prefix, "api_key_env"),
             api_key_file: self.string(table, prefix, "api_key_file"),
             headers,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_core::ModelRef;
 use tenure_core::usage::Price;
-use tenure_provider::{ModelSettings, Protocol};
+use tenure_provider::{Dialect, ModelSettings, Protocol};
 
 /// What the command line says about the configuration.
 #[derive(Debug, Clone, Default)]
@@ -91,6 +91,8 @@ pub struct ProviderConfig {
     pub protocol: Setting<Protocol>,
     /// Its address.
     pub base_url: Setting<String>,
+    /// Which server of Chat Completions it is; none leaves that to the host's name.
+    pub dialect: Option<Setting<Dialect>>,
     /// Where its key is.
     pub key: Option<Setting<KeySource>>,
     /// Further headers; values may be secret.
@@ -483,6 +485,20 @@ impl Resolver<'_> {
                         &origin(protocol.line),
                     )
                 })?;
+        let dialect = raw
+            .dialect
+            .as_ref()
+            .map(|word| {
+                let parsed = word.value.parse::<Dialect>();
+                parsed
+                    .map(|dialect| Setting::new(dialect, origin(word.line)))
+                    .map_err(|e| {
+                        let error = CliError::usage(e.to_string());
+                        let words = Dialect::all().map(Dialect::as_str);
+                        at(error.near(&word.value, words), &origin(word.line))
+                    })
+            })
+            .transpose()?;
         let seconds = |at: &At<f64>| {
             Setting::new(Duration::from_secs_f64(at.value.min(1e9)), origin(at.line))
         };
@@ -502,6 +518,7 @@ impl Resolver<'_> {
         Ok(ProviderConfig {
             protocol: Setting::new(parsed, origin(protocol.line)),
             base_url: Setting::new(base_url.value.clone(), origin(base_url.line)),
+            dialect,
             key,
             headers: headers
                 .map(|(k, v)| (k.clone(), Setting::new(v.value.clone(), origin(v.line))))

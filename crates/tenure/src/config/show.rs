@@ -31,6 +31,7 @@ default_model = "local/m1"
 [providers.local]
 protocol = "openai-chat"            # or "openai-responses", "anthropic-messages"
 base_url = "http://127.0.0.1:8080/v1"
+# dialect = "vllm"                  # for a server of your own: vllm, sglang, llama.cpp, ollama, lm-studio, …
 api_key_env = "LOCAL_API_KEY"       # or: api_key_file = "~/.config/tenure/local.key" (mode 0600)
 
 [providers.local.models.m1]
@@ -146,6 +147,13 @@ fn provider_lines(
         without_password(&provider.base_url.value),
         &provider.base_url.origin,
     );
+    if let Some(dialect) = &provider.dialect {
+        add(
+            &key("dialect"),
+            dialect.value.as_str().into(),
+            &dialect.origin,
+        );
+    }
     match &provider.key {
         Some(Setting {
             value: KeySource::Env(var),

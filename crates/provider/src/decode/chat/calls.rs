@@ -137,9 +137,12 @@ impl Calls {
         }?;
         let call = &self.calls[at];
         let other_id = !id.is_empty() && !call.vendor_id.is_empty() && call.vendor_id != id;
-        // Without ids, another name after whole arguments can only be another call.
+        // Nothing can follow a whole object: another name or another id can only be another call.
         let other_call = id.is_empty() && call.name != name && raw::is_object(&call.arguments);
         if !name.is_empty() && (other_id || other_call) {
+            return None;
+        }
+        if other_id && raw::is_object(&call.arguments) {
             return None;
         }
         Some(at)

@@ -219,6 +219,12 @@ fn two_key_sources_and_odd_urls_are_refused() {
             .message
             .contains("both")
     );
+    let config = with("dialect = \"llama.cpp\"").unwrap();
+    let dialect = config.providers["p"].dialect.as_ref().unwrap();
+    assert_eq!(dialect.value, tenure_provider::Dialect::LlamaCpp);
+    let error = with("dialect = \"lamma.cpp\"").unwrap_err();
+    assert!(error.message.contains("vllm"), "{error}");
+    assert!(format!("{error:?}").contains("llama.cpp"), "{error:?}");
     let odd = Place::new(
         "[providers.p]\nprotocol = \"openai-caht\"\nbase_url = \"ftp://x\"\n",
         "",
