@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// shown only to the protocol, provider and model that made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NativeState {
-    /// The protocol that can read it: `openai-chat`, `openai-responses`, `anthropic-messages`.
+    /// The protocol that can read it, by its word in the configuration, such as `openai-chat`.
     pub protocol: String,
     /// The configured provider that made it.
     pub provider: String,

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod chat;
+mod gemini;
 mod over_sse;
 mod raw;
 mod responses;
@@ -54,6 +55,7 @@ impl Decoder {
             Protocol::AnthropicMessages => {
                 Box::new(OverSse::new(anthropic::Anthropic::default(), limit))
             }
+            Protocol::Gemini => Box::new(OverSse::new(gemini::Gemini::default(), limit)),
             Protocol::BedrockConverse => Box::new(NotBuilt),
         };
         Self {

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod chat;
+mod gemini;
 mod responses;
 mod shape;
 
@@ -31,6 +32,7 @@ pub fn encode(
         Protocol::OpenaiChat => chat::encode(request, dialect, output),
         Protocol::OpenaiResponses => responses::encode(request, output),
         Protocol::AnthropicMessages => anthropic::encode(request, output),
+        Protocol::Gemini => gemini::encode(request, output),
         Protocol::BedrockConverse => None,
     };
     let Some(body) = body else {

@@ -291,13 +291,17 @@ pub(crate) fn endpoint(base: &Url, protocol: Protocol, model: &str) -> Url {
     let path = url.path().trim_end_matches('/').to_owned();
     let wanted = protocol.path(model);
     if !path.ends_with(&format!("/{wanted}")) {
-        // Anthropic's own documents give the host alone.
-        let version = if path.is_empty() && protocol == Protocol::AnthropicMessages {
-            "/v1"
-        } else {
-            ""
+        // These vendors' own documents give the host alone.
+        let version = match protocol {
+            Protocol::AnthropicMessages if path.is_empty() => "/v1",
+            Protocol::Gemini if path.is_empty() => "/v1beta",
+            _ => "",
         };
         url.set_path(&format!("{path}{version}/{wanted}"));
+    }
+    if protocol == Protocol::Gemini && url.query_pairs().all(|(key, _)| key != "alt") {
+        // Without it the answer is one JSON list.
+        url.query_pairs_mut().append_pair("alt", "sse");
     }
     url
 }
@@ -325,6 +329,10 @@ fn headers(settings: &ProviderSettings, dialect: Dialect) -> Result<HeaderMap, S
             Protocol::OpenaiChat if dialect.facts().auth == Auth::ApiKey => {
                 (HeaderName::from_static("api-key"), key.expose().to_owned())
             }
+            Protocol::Gemini => (
+                HeaderName::from_static("x-goog-api-key"),
+                key.expose().to_owned(),
+            ),
             _ => (AUTHORIZATION, format!("Bearer {}", key.expose())),
         };
         let mut value = HeaderValue::from_str(&value).map_err(|_| refuse(name.as_str()))?;

@@ -36,7 +36,7 @@ pub struct AttemptKey(pub String);
 /// One configured model endpoint.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
-    /// The wire protocol: `openai-chat`, `openai-responses`, `anthropic-messages`, or an own word. Native
+    /// The wire protocol: `openai-chat`, `openai-responses`, `anthropic-messages`, `gemini`, or an own word. Native
     /// state made under one protocol is never shown to another.
     fn protocol(&self) -> &'static str;
 

@@ -18,16 +18,19 @@ pub enum Protocol {
     OpenaiResponses,
     /// Anthropic Messages.
     AnthropicMessages,
+    /// Google Gemini, `streamGenerateContent`.
+    Gemini,
     /// AWS Bedrock ConverseStream. Spoken only by a build with the feature `bedrock`.
     BedrockConverse,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 3] = [
+    pub const ALL: [Protocol; 4] = [
         Self::OpenaiChat,
         Self::OpenaiResponses,
         Self::AnthropicMessages,
+        Self::Gemini,
     ];
 
     /// The word used in configuration and native state.
@@ -36,6 +39,7 @@ impl Protocol {
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
             Self::AnthropicMessages => "anthropic-messages",
+            Self::Gemini => "gemini",
             Self::BedrockConverse => "bedrock-converse",
         }
     }
@@ -46,6 +50,10 @@ impl Protocol {
             Self::OpenaiChat => Cow::Borrowed("chat/completions"),
             Self::OpenaiResponses => Cow::Borrowed("responses"),
             Self::AnthropicMessages => Cow::Borrowed("messages"),
+            Self::Gemini => {
+                let name = model.strip_prefix("models/").unwrap_or(model);
+                Cow::Owned(format!("models/{}:streamGenerateContent", segment(name)))
+            }
             Self::BedrockConverse => {
                 Cow::Owned(format!("model/{}/converse-stream", segment(model)))
             }

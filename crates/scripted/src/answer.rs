@@ -64,6 +64,10 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
             let message = format!("We could not parse the JSON body of your request: {what}");
             Some((400, vendor.error_body(400, None, Some(&message))))
         }
+        // Google counts a wrong key among the invalid arguments.
+        Verdict::Unauthorized if vendor == Vendor::Gemini => {
+            Some((400, vendor.error_body(401, None, None)))
+        }
         Verdict::Unauthorized => Some((401, vendor.error_body(401, None, None))),
         Verdict::UnknownModel => Some((404, vendor.error_body(404, None, None))),
     };
@@ -79,7 +83,7 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
     let flight = shared.recorder.begin(arrival, &conn.socket);
     match (refusal, found) {
         (None, Some((_, turn))) => {
-            perform(shared, conn, flight, route, turn, &body, request.body.len()).await
+            perform(shared, conn, flight, route, turn, &request, &body).await
         }
         (refusal, _) => {
             let (status, body) = refusal.unwrap_or_else(|| (400, no_turn(vendor)));
@@ -121,17 +125,15 @@ fn judge<'s>(
     let vendor = route.vendor;
     let mut broken = check_headers(vendor, request);
     broken.extend(route.check(request));
-    broken.extend(vendor.validate(body, route.dialect));
+    let model = vendor.model(&request.path, body);
+    broken.extend(vendor.validate(&model, body, route.dialect));
     broken.extend(check_seals(vendor, body, shared.strict_seals));
     if !broken.is_empty() {
         return (Verdict::Invalid(broken), None);
     }
     let models = &shared.script.models;
-    let model = body
-        .get("model")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    if !models.is_empty() && !models.iter().any(|m| m == model) {
+    let model = vendor.model(&request.path, body);
+    if !models.is_empty() && !models.contains(&model) {
         return (Verdict::UnknownModel, None);
     }
     match shared
@@ -151,7 +153,10 @@ fn is_authorized(shared: &Shared, request: &Request) -> bool {
         .header("authorization")
         .and_then(|value| value.strip_prefix("Bearer "));
     let named = |header| request.header(header) == Some(key);
-    bearer == Some(key) || named("x-api-key") || named("api-key")
+    bearer == Some(key)
+        || ["x-api-key", "api-key", "x-goog-api-key"]
+            .into_iter()
+            .any(named)
 }
 
 fn check_headers(vendor: Vendor, request: &Request) -> Vec<Broken> {
@@ -174,6 +179,16 @@ fn check_headers(vendor: Vendor, request: &Request) -> Vec<Broken> {
             message: "anthropic-version: header is required".into(),
         });
     }
+    if vendor == Vendor::Gemini
+        && request.path.ends_with(":streamGenerateContent")
+        && !request.query.split('&').any(|pair| pair == "alt=sse")
+    {
+        broken.push(Broken {
+            rule: "scripted.alt_sse",
+            at: "alt".into(),
+            message: "only the stream of events is served here: add ?alt=sse".into(),
+        });
+    }
     broken
 }
 
@@ -191,7 +206,8 @@ async fn respond_elsewhere(shared: &Shared, conn: &mut Conn, request: &Request) 
         return send(conn, 200, &json!({"object": "list", "data": data})).await;
     }
     let message = format!(
-        "Invalid URL ({} {}): the scripted model serves POST /v1/chat/completions, /v1/responses and /v1/messages",
+        "Invalid URL ({} {}): the scripted model serves POST /v1/chat/completions, /v1/responses, /v1/messages \
+         and /v1beta/models/MODEL:streamGenerateContent",
         request.method, request.path
     );
     let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
@@ -211,15 +227,20 @@ async fn perform(
     flight: Flight,
     route: Route,
     turn: &Turn,
+    request: &Request,
     body: &Value,
-    body_len: usize,
 ) -> bool {
     let vendor = route.vendor;
-    let streams = body.get("stream") == Some(&Value::Bool(true));
+    let streams = match vendor {
+        Vendor::Gemini => request.path.ends_with(":streamGenerateContent"),
+        _ => body.get("stream") == Some(&Value::Bool(true)),
+    };
     let result = match early_fault(vendor, turn) {
         Some(early) => fail_early(conn, &flight, turn, early).await,
         None => {
-            let plan = Plan::new(route, turn, body, body_len, &shared.issuer);
+            let model = vendor.model(&request.path, body);
+            let length = request.body.len();
+            let plan = Plan::new(route, turn, &model, body, length, &shared.issuer);
             if streams {
                 play(conn, &flight, turn, &plan, &shared.issuer).await
             } else {

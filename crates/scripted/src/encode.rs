@@ -3,6 +3,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod frames;
+pub(crate) mod gemini;
 mod hosted;
 pub(crate) mod responses;
 
@@ -85,6 +86,10 @@ pub(crate) struct Plan {
     pub(crate) encrypted: bool,
     /// What the Responses form repeats of the request.
     pub(crate) store: bool,
+    /// The Gemini form signs parts, and not the reasoning before them: the signature of each part.
+    pub(crate) signatures: Vec<Option<String>>,
+    /// The Gemini form's signature of an answer without calls.
+    pub(crate) tail_signature: Option<String>,
 }
 
 /// Characters of tool input in a piece when the turn does not say.
@@ -94,6 +99,7 @@ impl Plan {
     pub(crate) fn new(
         route: Route,
         turn: &Turn,
+        model: &str,
         body: &Value,
         body_len: usize,
         issuer: &Issuer,
@@ -127,6 +133,7 @@ impl Plan {
             cache_read: usage.cache_read,
             cache_write: usage.cache_write,
         });
+        let (signatures, tail_signature) = signatures(vendor, turn, &parts, issuer);
         let created = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
@@ -137,12 +144,9 @@ impl Plan {
                 Vendor::OpenaiChat => "chatcmpl-",
                 Vendor::OpenaiResponses => "resp_",
                 Vendor::AnthropicMessages => "msg_",
+                Vendor::Gemini => "resp",
             }),
-            model: body
-                .get("model")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
+            model: model.to_owned(),
             created,
             parts,
             finish: turn.finish.clone().unwrap_or(if calls {
@@ -159,8 +163,52 @@ impl Plan {
                 .and_then(Value::as_array)
                 .is_some_and(|list| list.iter().any(|v| v == "reasoning.encrypted_content")),
             store: body.get("store") != Some(&Value::Bool(false)),
+            signatures,
+            tail_signature,
         }
     }
+}
+
+/// The Gemini form's signatures: on the first call, or behind everything when there is none. Reasoning says by its
+/// own seal whether and how an answer is signed; calls are signed anyway.
+fn signatures(
+    vendor: Vendor,
+    turn: &Turn,
+    parts: &[Planned],
+    issuer: &Issuer,
+) -> (Vec<Option<String>>, Option<String>) {
+    let mut signatures = vec![None; parts.len()];
+    if vendor != Vendor::Gemini {
+        return (signatures, None);
+    }
+    let seal = turn.parts.iter().rev().find_map(|part| match part {
+        Part::Reasoning { seal, .. } => Some(seal),
+        _ => None,
+    });
+    let sign = |covered: &str| match seal {
+        Some(Seal::Literal(text)) => Some(text.clone()),
+        Some(Seal::Absent) => None,
+        Some(Seal::Issued) | None => Some(issuer.seal(vendor, covered)),
+    };
+    let first = parts
+        .iter()
+        .zip(&mut signatures)
+        .find_map(|(part, signature)| match part {
+            Planned::Call { name, pieces, .. } => Some((name, pieces, signature)),
+            _ => None,
+        });
+    if let Some((name, pieces, signature)) = first {
+        let args = serde_json::from_str(&pieces.whole()).unwrap_or_default();
+        *signature = sign(&covered_call(name, &args));
+        return (signatures, None);
+    }
+    let tail = seal.and_then(|_| sign(""));
+    (signatures, tail)
+}
+
+/// What a signature on a call covers.
+pub(crate) fn covered_call(name: &str, args: &Value) -> String {
+    format!("{name}({args})")
 }
 
 fn plan_part(route: Route, part: &Part, turn: &Turn, issuer: &Issuer) -> Planned {
@@ -258,5 +306,6 @@ pub(crate) fn encoder(plan: &Plan, issuer: &Issuer) -> Box<dyn Encoder> {
         Vendor::OpenaiChat => Box::new(chat::Chat::new(plan.dialect)),
         Vendor::OpenaiResponses => Box::new(responses::Responses::new(issuer)),
         Vendor::AnthropicMessages => Box::new(anthropic::Anthropic::default()),
+        Vendor::Gemini => Box::new(gemini::Gemini::default()),
     }
 }

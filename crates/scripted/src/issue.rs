@@ -12,11 +12,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::encode::covered_call;
 use crate::validate::Broken;
 use crate::vendor::Vendor;
 
 /// What each signature and encrypted content issued by a scripted model begins with.
 pub const SEAL_PREFIX: &str = "tnscripted";
+
+/// What the Gemini form takes in place of a signature, for calls another model made.
+const SKIPPED: &str = "skip_thought_signature_validator";
 
 /// Not a secret: it only keeps a digest from being hit by accident.
 const KEY: &[u8] = b"tenure scripted model, seal 1";
@@ -71,6 +75,7 @@ fn letter(vendor: Vendor) -> char {
         Vendor::OpenaiChat => 'c',
         Vendor::OpenaiResponses => 'r',
         Vendor::AnthropicMessages => 'a',
+        Vendor::Gemini => 'g',
     }
 }
 
@@ -161,6 +166,31 @@ fn for_each_seal(vendor: Vendor, body: &Value, mut visit: impl FnMut(String, &st
                         "redacted_thinking" => visit(at(), field("data"), ""),
                         _ => {}
                     }
+                }
+            }
+        }
+        Vendor::Gemini => {
+            for (index, content) in list(body, "contents").iter().enumerate() {
+                for (place, part) in list(content, "parts").iter().enumerate() {
+                    let Some(seal) = part.get("thoughtSignature").and_then(Value::as_str) else {
+                        continue;
+                    };
+                    // The documented stand-in for a signature is nobody's.
+                    if seal == SKIPPED {
+                        continue;
+                    }
+                    let covered = match part.get("functionCall") {
+                        Some(call) => covered_call(
+                            call.get("name").and_then(Value::as_str).unwrap_or(""),
+                            call.get("args").unwrap_or(&Value::Null),
+                        ),
+                        None => part
+                            .get("text")
+                            .and_then(Value::as_str)
+                            .unwrap_or("")
+                            .to_owned(),
+                    };
+                    visit(format!("contents[{index}].parts[{place}]"), seal, &covered);
                 }
             }
         }

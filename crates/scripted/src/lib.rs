@@ -1,8 +1,8 @@
 //! A scripted model served over HTTP, with strict validators of each vendor's request rules.
 //!
 //! A [`Script`] says turn by turn what the model answers: text, reasoning, tool calls, delays and faults. A
-//! [`ScriptedModel`] serves it over real sockets in three wire forms at once: OpenAI Chat Completions, OpenAI Responses
-//! and Anthropic Messages. Each request is first checked by [`validate`]; what a vendor would refuse is answered with
+//! [`ScriptedModel`] serves it over real sockets in the wire forms of all vendors at once: OpenAI Chat Completions and
+//! Responses, Anthropic Messages, Google Gemini. Each request is first checked by [`validate`]; what a vendor would refuse is answered with
 //! 400 in that vendor's own error form, naming the rules broken. The format is documented in `docs/scripted-model.md`.
 //!
 //! ```

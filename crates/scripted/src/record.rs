@@ -54,7 +54,7 @@ pub struct Recorded {
     pub vendor: Vendor,
     /// Its path.
     pub path: String,
-    /// Its headers, names in lower case, without `authorization` and `x-api-key`.
+    /// Its headers, names in lower case, without those that carry keys.
     pub headers: Vec<(String, String)>,
     /// Its body; null when it was not JSON or bodies are not kept.
     pub body: Arc<Value>,
@@ -276,6 +276,7 @@ fn is_secret(header: &str) -> bool {
     [
         "authorization",
         "x-api-key",
+        "x-goog-api-key",
         "api-key",
         "proxy-authorization",
         "cookie",

@@ -29,10 +29,10 @@ impl<'a> RequestText<'a> {
     }
 
     fn history(&self) -> &'a [Value] {
-        let key = if self.vendor == Vendor::OpenaiResponses {
-            "input"
-        } else {
-            "messages"
+        let key = match self.vendor {
+            Vendor::OpenaiResponses => "input",
+            Vendor::Gemini => "contents",
+            _ => "messages",
         };
         self.body
             .get(key)
@@ -48,7 +48,10 @@ impl<'a> RequestText<'a> {
                 .iter()
                 .filter_map(|key| self.body.get(*key))
                 .any(|v| !v.is_array() && holds(v, needle))
-            || self.body.get("system").is_some_and(|v| holds(v, needle))
+            || ["system", "systemInstruction"]
+                .iter()
+                .filter_map(|key| self.body.get(*key))
+                .any(|v| holds(v, needle))
     }
 
     /// True when what stands behind the model's last output contains `needle`.
@@ -68,7 +71,7 @@ impl<'a> RequestText<'a> {
 fn is_input(item: &Value) -> bool {
     let text = |key: &str| item.get(key).and_then(Value::as_str);
     match (text("role"), text("type")) {
-        (Some(role), _) => role != "assistant",
+        (Some(role), _) => role != "assistant" && role != "model",
         (None, Some(kind)) => kind.ends_with("_output") || kind == "mcp_approval_response",
         (None, None) => false,
     }

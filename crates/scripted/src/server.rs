@@ -58,7 +58,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Requires this key, as `Authorization: Bearer` or `x-api-key`; anything else is answered with 401.
+    /// Requires this key, as `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`; anything else is
+    /// answered with 401, or as the vendor does.
     #[must_use]
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         self.api_key = Some(key.into());
@@ -158,7 +159,7 @@ impl Handle {
         self.addr
     }
 
-    /// The base of all three wire forms' paths, `http://ADDR/v1`.
+    /// The base of all wire forms' paths, `http://ADDR/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.addr)
     }

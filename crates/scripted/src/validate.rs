@@ -11,6 +11,9 @@ mod anthropic_pairing;
 mod anthropic_params;
 mod chat_dialect;
 mod chat_habits;
+mod gemini;
+mod gemini_pairing;
+mod gemini_params;
 mod media;
 mod openai_chat;
 mod openai_chat_params;
@@ -118,6 +121,29 @@ pub fn anthropic_messages(body: &Value) -> Result<(), Vec<Broken>> {
     report.into_result()
 }
 
+/// Checks the body of a Gemini request.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn gemini(body: &Value) -> Result<(), Vec<Broken>> {
+    let mut report = Report::default();
+    gemini::check(body, &mut report);
+    report.into_result()
+}
+
+/// Checks the body of a request to a model of Gemini 3, which wants signatures on calls, too.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn gemini_3(body: &Value) -> Result<(), Vec<Broken>> {
+    let mut report = Report::default();
+    gemini::check(body, &mut report);
+    if let Some(contents) = body.get("contents").and_then(Value::as_array) {
+        gemini_pairing::check_signatures(contents, &mut report);
+    }
+    report.into_result()
+}
+
 /// The names of all rules [`openai_chat`] can report.
 pub fn openai_chat_rules() -> &'static [&'static str] {
     openai_chat::RULES
@@ -136,4 +162,9 @@ pub fn openai_responses_rules() -> &'static [&'static str] {
 /// The names of all rules [`anthropic_messages`] can report.
 pub fn anthropic_messages_rules() -> &'static [&'static str] {
     anthropic_messages::RULES
+}
+
+/// The names of all rules [`gemini`] and [`gemini_3`] can report.
+pub fn gemini_rules() -> &'static [&'static str] {
+    gemini::RULES
 }

@@ -1,4 +1,4 @@
-//! The three wire forms: their paths, their names for things, and their error bodies.
+//! The wire forms: their paths, their names for things, and their error bodies.
 
 use serde_json::{Value, json};
 
@@ -14,6 +14,8 @@ pub enum Vendor {
     OpenaiResponses,
     /// Anthropic Messages, `POST {base}/messages`.
     AnthropicMessages,
+    /// Google Gemini, `POST {base}/models/{model}:streamGenerateContent?alt=sse`.
+    Gemini,
 }
 
 impl Vendor {
@@ -23,12 +25,23 @@ impl Vendor {
             "/v1/chat/completions" => Some(Self::OpenaiChat),
             "/v1/responses" => Some(Self::OpenaiResponses),
             "/v1/messages" => Some(Self::AnthropicMessages),
-            _ => None,
+            _ => gemini_model(path).map(|_| Self::Gemini),
         }
     }
 
-    pub(crate) fn validate(self, body: &Value, dialect: ChatDialect) -> Vec<Broken> {
+    /// The model a request asks: named in the body, or in the path.
+    pub(crate) fn model(self, path: &str, body: &Value) -> String {
+        let named = match self {
+            Self::Gemini => gemini_model(path),
+            _ => body.get("model").and_then(Value::as_str),
+        };
+        named.unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn validate(self, model: &str, body: &Value, dialect: ChatDialect) -> Vec<Broken> {
         let result = match self {
+            Self::Gemini if model.starts_with("gemini-3") => validate::gemini_3(body),
+            Self::Gemini => validate::gemini(body),
             Self::OpenaiChat => validate::openai_chat_dialect(body, dialect),
             Self::OpenaiResponses => validate::openai_responses(body),
             Self::AnthropicMessages => validate::anthropic_messages(body),
@@ -56,6 +69,14 @@ impl Vendor {
             (Self::AnthropicMessages, 504) => "timeout_error",
             (Self::AnthropicMessages, 529) => "overloaded_error",
             (Self::AnthropicMessages, _) => "api_error",
+            (Self::Gemini, 401) => "INVALID_ARGUMENT",
+            (Self::Gemini, 403) => "PERMISSION_DENIED",
+            (Self::Gemini, 404) => "NOT_FOUND",
+            (Self::Gemini, 429) => "RESOURCE_EXHAUSTED",
+            (Self::Gemini, 503 | 529) => "UNAVAILABLE",
+            (Self::Gemini, 504) => "DEADLINE_EXCEEDED",
+            (Self::Gemini, 500..) => "INTERNAL",
+            (Self::Gemini, _) => "INVALID_ARGUMENT",
             (_, 429) => "requests",
             (_, 500..) => "server_error",
             _ => "invalid_request_error",
@@ -76,6 +97,13 @@ impl Vendor {
         match (self, status) {
             (_, 400) => "The request is not valid (scripted).".into(),
             (Self::AnthropicMessages, 401) => "invalid x-api-key".into(),
+            (Self::Gemini, 401) => "API key not valid. Please pass a valid API key.".into(),
+            (Self::Gemini, 404) => {
+                "models/MODEL is not found for API version v1beta, or is not supported for generateContent.".into()
+            }
+            (Self::Gemini, 429) => "Resource has been exhausted (e.g. check quota).".into(),
+            (Self::Gemini, 500) => "An internal error has occurred. Please retry.".into(),
+            (Self::Gemini, 503 | 529) => "The model is overloaded. Please try again later.".into(),
             (_, 401) => {
                 "Incorrect API key provided. You can find your API key in your account.".into()
             }
@@ -110,6 +138,18 @@ impl Vendor {
                 "error": {"type": error_type, "message": message},
                 "request_id": "req_scripted"
             }),
+            Self::Gemini => {
+                let code = if status == 401 { 400 } else { status };
+                let mut body =
+                    json!({"error": {"code": code, "message": message, "status": error_type}});
+                if status == 401 {
+                    body["error"]["details"] = json!([{
+                        "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID",
+                        "domain": "googleapis.com"
+                    }]);
+                }
+                body
+            }
             _ => json!({"error": {
                 "message": message, "type": error_type, "param": null, "code": self.error_code(status)
             }}),
@@ -126,11 +166,12 @@ impl Vendor {
             .map(|b| format!("{}: {} [{}]", b.at, b.message, b.rule))
             .collect::<Vec<_>>()
             .join("; ");
-        let mut body = self.error_body(400, Some("invalid_request_error"), Some(&message));
+        let error_type = self.error_type(400);
+        let mut body = self.error_body(400, Some(error_type), Some(&message));
         if dialect == ChatDialect::Mistral {
             body = json!({"object": "error", "message": message, "type": "invalid_request_error",
                           "param": at, "code": "3280"});
-        } else if self != Self::AnthropicMessages {
+        } else if matches!(self, Self::OpenaiChat | Self::OpenaiResponses) {
             body["error"]["param"] = json!(at);
         }
         body["scripted"] = json!({"rules": rules, "broken": broken});
@@ -147,6 +188,13 @@ impl Vendor {
                     "prompt is too long: {used} tokens > {limit} maximum"
                 )),
             ),
+            Self::Gemini => self.error_body(
+                400,
+                None,
+                Some(&format!(
+                    "The input token count ({used}) exceeds the maximum number of tokens allowed ({limit})."
+                )),
+            ),
             Self::OpenaiChat => json!({"error": {
                 "message": format!("This model's maximum context length is {limit} tokens. However, your messages \
                     resulted in {used} tokens. Please reduce the length of the messages."),
@@ -159,4 +207,14 @@ impl Vendor {
             }}),
         }
     }
+}
+
+/// The model in `/v1beta/models/MODEL:streamGenerateContent`, or `:generateContent`; `v1` does as well.
+fn gemini_model(path: &str) -> Option<&str> {
+    let rest = path
+        .strip_prefix("/v1beta/models/")
+        .or_else(|| path.strip_prefix("/v1/models/"))?;
+    let (model, method) = rest.rsplit_once(':')?;
+    let known = ["streamGenerateContent", "generateContent"].contains(&method);
+    (known && !model.is_empty()).then_some(model)
 }

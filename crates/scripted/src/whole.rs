@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::encode::{Plan, Planned, anthropic, anthropic_result, chat, responses};
+use crate::encode::{Plan, Planned, anthropic, anthropic_result, chat, gemini, responses};
 use crate::issue::Issuer;
 use crate::vendor::Vendor;
 
@@ -14,6 +14,7 @@ pub(crate) fn body(plan: &Plan, issuer: &Issuer) -> Value {
             responses::final_response(plan, &responses::collect(plan, issuer))
         }
         Vendor::AnthropicMessages => message(plan),
+        Vendor::Gemini => gemini::whole(plan),
     }
 }
 

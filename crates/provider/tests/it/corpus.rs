@@ -11,6 +11,7 @@
 mod anthropic;
 mod chat;
 mod compare;
+mod gemini;
 mod responses;
 
 use crate::fold::{decode_cut, fold};
@@ -52,7 +53,12 @@ pub struct Vendor {
 }
 
 /// All protocols of this build.
-pub const VENDORS: &[&Vendor] = &[&anthropic::VENDOR, &chat::VENDOR, &responses::VENDOR];
+pub const VENDORS: &[&Vendor] = &[
+    &anthropic::VENDOR,
+    &chat::VENDOR,
+    &responses::VENDOR,
+    &gemini::VENDOR,
+];
 
 /// One recorded stream.
 pub struct Case {
@@ -218,6 +224,11 @@ fn corpus_anthropic_messages() {
 }
 
 #[test]
+fn corpus_gemini() {
+    check(&gemini::VENDOR);
+}
+
+#[test]
 fn every_protocol_is_compared_with_the_corpus() {
     for protocol in Protocol::ALL {
         assert!(
@@ -259,6 +270,8 @@ fn signatures_are_kept_byte_for_byte() {
                 .chain(&got.texts)
                 .filter_map(|part| part.1.as_ref())
                 .chain(got.calls.iter().filter_map(|call| call.native.as_ref()))
+                .chain(got.results.iter().filter_map(|result| result.3.as_ref()))
+                .chain(&got.opaque)
                 .collect();
             for signature in signatures {
                 let quoted = serde_json::to_string(signature).unwrap();

@@ -233,12 +233,16 @@ fn no_tools_in_the_last_step_but_their_definitions_stay() {
     for protocol in Protocol::ALL {
         let (with, without) = (body(protocol, &request(long())), body(protocol, &last));
         assert_eq!(with["tools"], without["tools"]);
-        let none = if protocol == Protocol::AnthropicMessages {
-            json!({"type": "none"})
-        } else {
-            json!("none")
+        let (choice, none) = match protocol {
+            Protocol::AnthropicMessages => (&without["tool_choice"], json!({"type": "none"})),
+            Protocol::Gemini => (
+                &without["toolConfig"]["functionCallingConfig"],
+                json!({"mode": "NONE"}),
+            ),
+            _ => (&without["tool_choice"], json!("none")),
         };
-        assert_eq!(without["tool_choice"], none);
+        assert_eq!(*choice, none);
+        assert_eq!(with["contents"], without["contents"]);
         assert_eq!(with["messages"], without["messages"]);
     }
     let summary = Request {
@@ -469,9 +473,9 @@ fn bc_s_063_blank_texts_are_never_sent() {
         ];
         for protocol in Protocol::ALL {
             let body = body(protocol, &request(messages.clone()));
-            let list = body
-                .get("messages")
-                .or(body.get("input"))
+            let list = ["messages", "input", "contents"]
+                .iter()
+                .find_map(|key| body.get(key))
                 .unwrap()
                 .as_array()
                 .unwrap();
@@ -482,12 +486,19 @@ fn bc_s_063_blank_texts_are_never_sent() {
                 "{protocol:?} {sent}"
             );
             assert!(
-                sent.contains("call_id") || sent.contains("tool_use_id"),
+                sent.contains("call_id")
+                    || sent.contains("tool_use_id")
+                    || sent.contains("functionResponse"),
                 "{sent}"
             );
-            if protocol == Protocol::AnthropicMessages {
-                let roles: Vec<&str> = list.iter().map(|m| m["role"].as_str().unwrap()).collect();
-                assert_eq!(roles, ["user", "assistant", "user"], "{sent}");
+            let roles =
+                || -> Vec<&str> { list.iter().map(|m| m["role"].as_str().unwrap()).collect() };
+            match protocol {
+                Protocol::AnthropicMessages => {
+                    assert_eq!(roles(), ["user", "assistant", "user"], "{sent}")
+                }
+                Protocol::Gemini => assert_eq!(roles(), ["user", "model", "user"], "{sent}"),
+                _ => {}
             }
         }
     }

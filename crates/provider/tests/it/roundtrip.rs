@@ -33,12 +33,14 @@ fn server(case: &str) -> (Dialect, ChatDialect) {
 }
 
 /// What the vendor's own validator finds in a body.
-fn broken(protocol: Protocol, server: ChatDialect, body: &[u8]) -> Vec<String> {
+fn broken(protocol: Protocol, model: &str, server: ChatDialect, body: &[u8]) -> Vec<String> {
     let body: Value = serde_json::from_slice(body).unwrap();
     let verdict = match protocol {
         Protocol::OpenaiChat => validate::openai_chat_dialect(&body, server),
         Protocol::OpenaiResponses => validate::openai_responses(&body),
         Protocol::AnthropicMessages => validate::anthropic_messages(&body),
+        Protocol::Gemini if model.starts_with("gemini-3") => validate::gemini_3(&body),
+        Protocol::Gemini => validate::gemini(&body),
         other => panic!("no validator for {other:?}"),
     };
     let broken = verdict.err().unwrap_or_default();
@@ -173,7 +175,7 @@ fn round_trip(vendor: &Vendor, case: &Case) -> Outcome {
     };
     outcome
         .wrong
-        .extend(broken(vendor.protocol, server, &encoded.body));
+        .extend(broken(vendor.protocol, model, server, &encoded.body));
     let body = String::from_utf8(encoded.body.to_vec()).unwrap();
     for state in states(&request) {
         outcome.states += 1;
@@ -208,7 +210,12 @@ fn round_trip(vendor: &Vendor, case: &Case) -> Outcome {
         match encode(other.protocol, Dialect::default(), &limits, &request) {
             Ok(encoded) => {
                 let switch = format!("after a switch to {}: ", other.folder);
-                let found = broken(other.protocol, ChatDialect::Any, &encoded.body);
+                let found = broken(
+                    other.protocol,
+                    &encoded.model,
+                    ChatDialect::Any,
+                    &encoded.body,
+                );
                 outcome
                     .wrong
                     .extend(found.iter().map(|line| format!("{switch}{line}")));

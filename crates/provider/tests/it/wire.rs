@@ -7,10 +7,11 @@ use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_provider::{Decoder, Protocol};
 
 /// The protocols over server-sent events.
-const SSE: [Protocol; 3] = [
+const SSE: [Protocol; 4] = [
     Protocol::OpenaiChat,
     Protocol::OpenaiResponses,
     Protocol::AnthropicMessages,
+    Protocol::Gemini,
 ];
 
 /// One stream of each protocol with text of one to four bytes a character, reasoning and a call.
@@ -157,6 +158,28 @@ pub fn sample(protocol: Protocol) -> String {
                 r#"{"type":"response.completed","response":{"id":"resp_1","usage":{"input_tokens":10,"output_tokens":5},"output":[]}}"#,
             ),
         ],
+        Protocol::Gemini => vec![
+            (
+                "",
+                r#"{"candidates":[{"content":{"parts":[{"text":"Думаю 你","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":10,"totalTokenCount":10},"modelVersion":"m","responseId":"r1"}"#,
+            ),
+            (
+                "",
+                r#"{"candidates":[{"content":{"parts":[{"text":"Привет, 世界"}],"role":"model"},"index":0}],"modelVersion":"m","responseId":"r1"}"#,
+            ),
+            (
+                "",
+                r#"{"candidates":[{"content":{"parts":[{"text":" 👩‍🚀!"}],"role":"model"},"index":0}],"modelVersion":"m","responseId":"r1"}"#,
+            ),
+            (
+                "",
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"write","args":{"text":"é 漢 👩‍🚀"},"id":"call_1"},"thoughtSignature":"c2ln"}],"role":"model"},"index":0}],"modelVersion":"m","responseId":"r1"}"#,
+            ),
+            (
+                "",
+                r#"{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":3,"thoughtsTokenCount":2,"totalTokenCount":15},"modelVersion":"m","responseId":"r1"}"#,
+            ),
+        ],
         Protocol::BedrockConverse => panic!("its stream is made of frames"),
     };
     let mut text = String::new();
@@ -222,7 +245,7 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
     #[test]
-    fn any_chunking_gives_the_same_events(mut cuts in proptest::collection::vec(0usize..2500, 0..40), which in 0usize..3) {
+    fn any_chunking_gives_the_same_events(mut cuts in proptest::collection::vec(0usize..2500, 0..40), which in 0usize..SSE.len()) {
         let protocol = SSE[which];
         cuts.sort_unstable();
         let body = sample(protocol);
@@ -230,12 +253,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(body in proptest::collection::vec(any::<u8>(), 0..400), which in 0usize..3) {
+    fn no_bytes_make_it_panic(body in proptest::collection::vec(any::<u8>(), 0..400), which in 0usize..SSE.len()) {
         fold(&decode_cut(SSE[which], &body, &[]));
     }
 
     #[test]
-    fn no_cut_stream_makes_it_panic_or_end_twice(at in 0usize..2500, junk in "[ -~]{0,12}", which in 0usize..3) {
+    fn no_cut_stream_makes_it_panic_or_end_twice(at in 0usize..2500, junk in "[ -~]{0,12}", which in 0usize..SSE.len()) {
         let protocol = SSE[which];
         let mut body = sample(protocol).into_bytes();
         let at = at.min(body.len());

@@ -6,7 +6,7 @@ use tenure_scripted::validate;
 use tenure_scripted::{Script, Times, Turn};
 
 use crate::client::{CHAT, Client, PATHS, ask, post, serve};
-use crate::good::{anthropic_good, chat_good, responses_good};
+use crate::good::{anthropic_good, chat_good, gemini_good, responses_good};
 
 fn any_json() -> impl Strategy<Value = Value> {
     let words = prop_oneof![
@@ -48,7 +48,12 @@ fn any_json() -> impl Strategy<Value = Value> {
             Just("function"),
             Just("cache_control"),
             Just("summary"),
-            Just("signature")
+            Just("signature"),
+            Just("parts"),
+            Just("functionCall"),
+            Just("functionResponse"),
+            Just("thoughtSignature"),
+            Just("properties")
         ];
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
@@ -82,6 +87,8 @@ fn validate_all(body: &Value) {
         validate::openai_chat,
         validate::openai_responses,
         validate::anthropic_messages,
+        validate::gemini,
+        validate::gemini_3,
     ] {
         if let Err(broken) = check(body) {
             assert!(!broken.is_empty(), "a refusal names its rules");
@@ -93,7 +100,7 @@ proptest! {
     #[test]
     fn validators_never_panic(body in any_json(), n in 0_usize..120) {
         validate_all(&body);
-        for mut good in [chat_good(), responses_good(), anthropic_good()] {
+        for mut good in [chat_good(), responses_good(), anthropic_good(), gemini_good()] {
             let mut place = n;
             put(&mut good, &mut place, &body);
             validate_all(&good);

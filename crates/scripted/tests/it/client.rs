@@ -13,6 +13,7 @@ pub const LIMIT: Duration = Duration::from_secs(20);
 pub const CHAT: &str = "/v1/chat/completions";
 pub const RESPONSES: &str = "/v1/responses";
 pub const MESSAGES: &str = "/v1/messages";
+pub const GEMINI: &str = "/v1beta/models/m1:streamGenerateContent?alt=sse";
 pub const PATHS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
 
 /// How the server ended an answer.
@@ -90,6 +91,7 @@ pub fn ask(path: &str, text: &str) -> Value {
         RESPONSES => json!({"model": "m1", "stream": true, "store": false,
                             "include": ["reasoning.encrypted_content"],
                             "input": [{"role": "user", "content": text}]}),
+        GEMINI => json!({"contents": [{"role": "user", "parts": [{"text": text}]}]}),
         _ => json!({"model": "m1", "stream": true, "max_tokens": 4096,
                     "messages": [{"role": "user", "content": text}]}),
     }
@@ -250,6 +252,7 @@ pub fn fold(path: &str, events: &[(String, Value)]) -> Said {
     match path {
         CHAT => fold_chat(events),
         RESPONSES => fold_responses(events),
+        GEMINI => fold_gemini(events),
         _ => fold_messages(events),
     }
 }
@@ -356,6 +359,43 @@ fn fold_responses(events: &[(String, Value)]) -> Said {
     said
 }
 
+fn fold_gemini(events: &[(String, Value)]) -> Said {
+    let mut said = Said::default();
+    for (name, data) in events {
+        assert_eq!(name, "", "this form names no events");
+        if data.get("error").is_some() {
+            continue;
+        }
+        assert!(!text(&data["responseId"]).is_empty());
+        let candidate = &data["candidates"][0];
+        assert_eq!(candidate["content"]["role"], "model");
+        for part in candidate["content"]["parts"].as_array().unwrap() {
+            if part["thought"] == true {
+                said.reasoning.push_str(text(&part["text"]));
+                continue;
+            }
+            said.text.push_str(text(&part["text"]));
+            if let Some(seal) = part["thoughtSignature"].as_str() {
+                said.seal = Some(seal.into());
+            }
+            if let Some(call) = part.get("functionCall") {
+                let word = |key: &str| text(&call[key]).to_owned();
+                said.calls
+                    .push((word("id"), word("name"), call["args"].to_string()));
+            }
+            if part["text"] != "" || part.get("thoughtSignature").is_some() {
+                said.replay.push(part.clone());
+            }
+        }
+        if let Some(finish) = candidate["finishReason"].as_str() {
+            said.finish = Some(finish.into());
+            said.done = true;
+            said.usage = data["usageMetadata"].clone();
+        }
+    }
+    said
+}
+
 fn fold_messages(events: &[(String, Value)]) -> Said {
     let mut said = Said::default();
     for (name, data) in events {
@@ -437,6 +477,18 @@ pub fn follow(path: &str, before: &Value, said: &Said, result: &str) -> Value {
             list.extend(ids.map(
                 |id| json!({"type": "function_call_output", "call_id": id, "output": result}),
             ));
+        }
+        GEMINI => {
+            let list = next["contents"].as_array_mut().unwrap();
+            list.push(json!({"role": "model", "parts": said.replay}));
+            let results: Vec<Value> = said
+                .calls
+                .iter()
+                .map(|(id, name, _)| {
+                    json!({"functionResponse": {"id": id, "name": name, "response": {"output": result}}})
+                })
+                .collect();
+            list.push(json!({"role": "user", "parts": results}));
         }
         _ => {
             let list = next["messages"].as_array_mut().unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_scripted::Script;
 use tenure_scripted::validate::{self, Broken};
 
-use crate::client::{CHAT, MESSAGES, RESPONSES, ask, events, post, serve};
+use crate::client::{CHAT, GEMINI, MESSAGES, RESPONSES, ask, events, post, serve};
 
 type Check = fn(&Value) -> Result<(), Vec<Broken>>;
 
@@ -58,6 +58,11 @@ fn anthropic_messages_requests_of_the_corpus_pass() {
     accepts_all("anthropic-messages", validate::anthropic_messages, 36);
 }
 
+#[test]
+fn gemini_requests_of_the_corpus_pass() {
+    accepts_all("gemini", validate::gemini, 30);
+}
+
 /// The paths of all keys in a value, lists collapsed; what a tool takes or returns is its own affair.
 fn key_paths(value: &Value, at: &str, into: &mut BTreeSet<String>) {
     match value {
@@ -67,7 +72,7 @@ fn key_paths(value: &Value, at: &str, into: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (key, v) in fields {
                 let here = format!("{at}.{key}");
-                if !["input", "action", "metadata"].contains(&key.as_str()) {
+                if !["input", "action", "metadata", "args"].contains(&key.as_str()) {
                     key_paths(v, &here, into);
                 }
                 into.insert(here);
@@ -138,6 +143,11 @@ async fn responses_streams_have_only_keys_that_were_recorded() {
 #[tokio::test]
 async fn messages_streams_have_only_keys_that_were_recorded() {
     keys_are_known("anthropic-messages", MESSAGES).await;
+}
+
+#[tokio::test]
+async fn gemini_streams_have_only_keys_that_were_recorded() {
+    keys_are_known("gemini", GEMINI).await;
 }
 
 #[test]

@@ -30,6 +30,46 @@ pub fn chat_good() -> Value {
     })
 }
 
+/// To a model of Gemini 3.
+pub fn gemini_good() -> Value {
+    json!({
+        "systemInstruction": {"parts": [{"text": "You help."}]},
+        "tools": [{"functionDeclarations": [
+            {"name": "read", "description": "Reads.", "parametersJsonSchema": {"type": "object",
+                "properties": {"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}},
+                "required": ["path"], "additionalProperties": false}},
+            {"name": "list", "description": "Lists.", "parameters": {"type": "OBJECT",
+                "properties": {"dir": {"type": "STRING"}}}}]},
+            {"googleSearch": {}}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["read"]},
+            "includeServerSideToolInvocations": true},
+        "generationConfig": {"maxOutputTokens": 512, "temperature": 1, "topP": 0.9, "stopSequences": ["END"],
+            "responseMimeType": "application/json", "responseJsonSchema": {"type": "object", "properties": {}},
+            "thinkingConfig": {"includeThoughts": true, "thinkingLevel": "low"}},
+        "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}],
+        "contents": [
+            {"role": "user", "parts": [{"text": "read both"},
+                {"inlineData": {"mimeType": "image/png", "data": PNG}},
+                {"fileData": {"mimeType": "application/pdf", "fileUri": "files/1"}}]},
+            {"role": "model", "parts": [
+                {"text": "Two.", "thought": true, "thoughtSignature": "c2ln"},
+                {"executableCode": {"code": "print(1)", "language": "PYTHON", "id": "x1"}},
+                {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n", "id": "x1"}},
+                {"toolCall": {"toolType": "FILE_SEARCH", "id": "s1"}},
+                {"toolResponse": {"toolType": "FILE_SEARCH", "id": "s1"}},
+                {"text": "reading"},
+                {"functionCall": {"id": "c1", "name": "read", "args": {"path": "a"}}, "thoughtSignature": "c2ln"},
+                {"functionCall": {"id": "c2", "name": "list"}}]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"id": "c1", "name": "read", "response": {"output": "A"}}},
+                {"functionResponse": {"id": "c2", "name": "list", "response": {"error": "gone"}}},
+                {"text": "go on"}]},
+            {"role": "model", "parts": [{"text": "done"}, {"text": "", "thoughtSignature": "c2ln"}]},
+            {"role": "user", "parts": [{"text": "thanks"}]}
+        ]
+    })
+}
+
 pub fn responses_good() -> Value {
     json!({
         "model": "m1", "stream": true, "store": false, "instructions": "You help.",

@@ -11,6 +11,7 @@ mod client;
 mod corpus;
 mod faults;
 mod format;
+mod gemini;
 mod good;
 mod observe;
 mod program;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tenure_scripted::validate::{self, Broken};
 
-use crate::good::{PNG, anthropic_good, chat_good, responses_good};
+use crate::good::{PNG, anthropic_good, chat_good, gemini_good, responses_good};
 
 /// A PNG that says it is 9000 pixels wide.
 const WIDE_PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAIygAAADICAAAAACgrxXlAAAAH0lEQVR4nO3BAQEAAACCIP+vbkhAAQAAAAAAAADAgQEjKQABNueTHwAAAABJRU5ErkJggg==";
@@ -213,6 +213,321 @@ fn chat_rules_each_refuse() {
         validate::openai_chat_rules(),
         CHAT,
     );
+}
+
+const GEMINI: &[Mutation] = &[
+    ("gemini.body_object", |b| *b = json!("hi")),
+    ("gemini.unknown_field", |b| set(b, "/stream", json!(true))),
+    ("gemini.contents", |b| set(b, "/contents", json!([]))),
+    ("gemini.content", |b| set(b, "/contents/0/parts", json!([]))),
+    ("gemini.content", |b| set(b, "/contents/0", json!("hi"))),
+    ("gemini.role", |b| {
+        set(b, "/contents/0/role", json!("assistant"))
+    }),
+    ("gemini.role", |b| drop_field(b, "/contents/0/role")),
+    ("gemini.first_user", |b| {
+        drop(list(b, "/contents").remove(0))
+    }),
+    ("gemini.last_user", |b| drop(list(b, "/contents").pop())),
+    ("gemini.alternation", |b| {
+        let last = b["contents"][4].clone();
+        list(b, "/contents").push(last);
+    }),
+    ("gemini.part", |b| {
+        set(b, "/contents/4/parts/0", json!("hi"))
+    }),
+    ("gemini.part_data", |b| {
+        set(b, "/contents/4/parts/0", json!({"thought": true}))
+    }),
+    ("gemini.part_data", |b| {
+        set(b, "/contents/1/parts/6/text", json!("and"))
+    }),
+    ("gemini.part_field", |b| {
+        set(b, "/contents/4/parts/0/type", json!("text"))
+    }),
+    ("gemini.part_role", |b| {
+        set(b, "/contents/4/parts/0/thought", json!(true))
+    }),
+    ("gemini.part_role", |b| {
+        let call = json!({"functionCall": {"name": "read"}});
+        list(b, "/contents/0/parts").push(call);
+    }),
+    ("gemini.part_role", |b| {
+        let answer = b["contents"][2]["parts"][0].clone();
+        list(b, "/contents/3/parts").push(answer);
+    }),
+    ("gemini.text", |b| {
+        set(b, "/contents/4/parts/0/text", json!(["hi"]))
+    }),
+    ("gemini.text_empty", |b| {
+        set(b, "/contents/4/parts/0/text", json!(" "))
+    }),
+    ("gemini.text_empty", |b| {
+        drop_field(b, "/contents/3/parts/1/thoughtSignature")
+    }),
+    ("gemini.thought", |b| {
+        set(b, "/contents/1/parts/0/thought", json!("yes"))
+    }),
+    ("gemini.signature", |b| {
+        set(b, "/contents/1/parts/6/thoughtSignature", json!(""))
+    }),
+    ("gemini.inline_data", |b| {
+        set(
+            b,
+            "/contents/0/parts/1/inlineData/data",
+            json!("data:image/png;base64,AAAA"),
+        )
+    }),
+    ("gemini.inline_type", |b| {
+        set(
+            b,
+            "/contents/0/parts/1/inlineData/mimeType",
+            json!("application/zip"),
+        )
+    }),
+    ("gemini.file_data", |b| {
+        drop_field(b, "/contents/0/parts/2/fileData/fileUri")
+    }),
+    ("gemini.function_call", |b| {
+        set(b, "/contents/1/parts/6/functionCall/args", json!("{}"))
+    }),
+    ("gemini.function_name", |b| {
+        set(
+            b,
+            "/contents/1/parts/6/functionCall/name",
+            json!("read file"),
+        )
+    }),
+    ("gemini.function_name", |b| {
+        set(b, "/tools/0/functionDeclarations/1/name", json!("1st"))
+    }),
+    ("gemini.call_id_unique", |b| {
+        set(b, "/contents/1/parts/7/functionCall/id", json!("c1"))
+    }),
+    ("gemini.function_response", |b| {
+        set(
+            b,
+            "/contents/2/parts/0/functionResponse/response",
+            json!("A"),
+        )
+    }),
+    ("gemini.unanswered_call", |b| {
+        list(b, "/contents/2/parts").drain(0..2);
+    }),
+    ("gemini.unanswered_call", |b| {
+        list(b, "/contents").truncate(2);
+    }),
+    ("gemini.response_count", |b| {
+        drop(list(b, "/contents/2/parts").remove(0))
+    }),
+    ("gemini.response_name", |b| {
+        set(
+            b,
+            "/contents/2/parts/0/functionResponse/name",
+            json!("list"),
+        )
+    }),
+    ("gemini.response_id", |b| {
+        set(b, "/contents/2/parts/0/functionResponse/id", json!("c9"))
+    }),
+    ("gemini.response_id", |b| {
+        drop_field(b, "/contents/2/parts/0/functionResponse/id")
+    }),
+    ("gemini.orphan_response", |b| {
+        let answer = b["contents"][2]["parts"][0].clone();
+        list(b, "/contents/4/parts").push(answer);
+    }),
+    ("gemini.executable_code", |b| {
+        drop_field(b, "/contents/1/parts/1/executableCode/language")
+    }),
+    ("gemini.code_result", |b| {
+        drop_field(b, "/contents/1/parts/2/codeExecutionResult/outcome")
+    }),
+    ("gemini.hosted_unanswered", |b| {
+        drop(list(b, "/contents/1/parts").remove(2))
+    }),
+    ("gemini.hosted_orphan", |b| {
+        drop(list(b, "/contents/1/parts").remove(3))
+    }),
+    ("gemini.call_signature", |b| {
+        list(b, "/contents").truncate(3);
+        drop_field(b, "/contents/1/parts/6/thoughtSignature");
+    }),
+    ("gemini.system", |b| {
+        set(b, "/systemInstruction", json!("You help."))
+    }),
+    ("gemini.system", |b| {
+        set(b, "/systemInstruction/parts/0/text", json!(""))
+    }),
+    ("gemini.tools", |b| set(b, "/tools", json!({}))),
+    ("gemini.tools", |b| {
+        set(b, "/tools/1", json!({"type": "web_search"}))
+    }),
+    ("gemini.declaration", |b| {
+        set(b, "/tools/0/functionDeclarations/0/input_schema", json!({}))
+    }),
+    ("gemini.duplicate_function", |b| {
+        set(b, "/tools/0/functionDeclarations/1/name", json!("read"))
+    }),
+    ("gemini.schema", |b| {
+        set(
+            b,
+            "/tools/0/functionDeclarations/0/parametersJsonSchema/type",
+            json!("array"),
+        )
+    }),
+    ("gemini.schema", |b| {
+        set(
+            b,
+            "/tools/0/functionDeclarations/0/parametersJsonSchema/required/0",
+            json!("gone"),
+        )
+    }),
+    ("gemini.schema", |b| {
+        drop_field(
+            b,
+            "/tools/0/functionDeclarations/0/parametersJsonSchema/properties/lines/items",
+        )
+    }),
+    ("gemini.schema", |b| {
+        let both = json!({"$ref": "#/$defs/A", "type": "string"});
+        set(
+            b,
+            "/tools/0/functionDeclarations/0/parametersJsonSchema/properties/path",
+            both,
+        )
+    }),
+    ("gemini.schema_keyword", |b| {
+        set(
+            b,
+            "/tools/0/functionDeclarations/0/parametersJsonSchema/$schema",
+            json!("x"),
+        )
+    }),
+    ("gemini.schema_keyword", |b| {
+        set(
+            b,
+            "/tools/0/functionDeclarations/1/parameters/additionalProperties",
+            json!(false),
+        )
+    }),
+    ("gemini.schema_twice", |b| {
+        set(
+            b,
+            "/tools/0/functionDeclarations/0/parameters",
+            json!({"type": "OBJECT"}),
+        )
+    }),
+    ("gemini.tool_mix", |b| {
+        drop_field(b, "/toolConfig/includeServerSideToolInvocations")
+    }),
+    ("gemini.tool_config", |b| {
+        set(b, "/toolConfig/functionCallingConfig/mode", json!("auto"))
+    }),
+    ("gemini.allowed_names", |b| {
+        set(b, "/toolConfig/functionCallingConfig/mode", json!("AUTO"))
+    }),
+    ("gemini.allowed_names", |b| {
+        set(
+            b,
+            "/toolConfig/functionCallingConfig/allowedFunctionNames/0",
+            json!("gone"),
+        )
+    }),
+    ("gemini.tool_config_without_functions", |b| {
+        drop(list(b, "/tools").remove(0));
+        drop_field(b, "/toolConfig/functionCallingConfig/allowedFunctionNames");
+    }),
+    ("gemini.generation", |b| {
+        set(b, "/generationConfig/max_tokens", json!(5))
+    }),
+    ("gemini.generation", |b| {
+        set(b, "/generationConfig", json!([1]))
+    }),
+    ("gemini.max_output_tokens", |b| {
+        set(b, "/generationConfig/maxOutputTokens", json!(0))
+    }),
+    ("gemini.temperature", |b| {
+        set(b, "/generationConfig/temperature", json!(2.5))
+    }),
+    ("gemini.top_p", |b| {
+        set(b, "/generationConfig/topP", json!(1.5))
+    }),
+    ("gemini.stop_sequences", |b| {
+        set(
+            b,
+            "/generationConfig/stopSequences",
+            json!(["a", "b", "c", "d", "e", "f"]),
+        )
+    }),
+    ("gemini.response_form", |b| {
+        drop_field(b, "/generationConfig/responseMimeType")
+    }),
+    ("gemini.response_form", |b| {
+        set(
+            b,
+            "/generationConfig/responseSchema",
+            json!({"type": "OBJECT"}),
+        )
+    }),
+    ("gemini.thinking", |b| {
+        set(
+            b,
+            "/generationConfig/thinkingConfig/thinkingBudget",
+            json!(1024),
+        )
+    }),
+    ("gemini.thinking", |b| {
+        set(
+            b,
+            "/generationConfig/thinkingConfig/thinkingLevel",
+            json!("max"),
+        )
+    }),
+    ("gemini.thinking", |b| {
+        let off = json!({"includeThoughts": true, "thinkingBudget": 0});
+        set(b, "/generationConfig/thinkingConfig", off)
+    }),
+    ("gemini.safety", |b| {
+        drop_field(b, "/safetySettings/0/threshold")
+    }),
+];
+
+#[test]
+fn gemini_rules_each_refuse() {
+    refuses_each(
+        validate::gemini_3,
+        &gemini_good(),
+        validate::gemini_rules(),
+        GEMINI,
+    );
+}
+
+#[test]
+fn gemini_reads_both_spellings_of_a_field_and_takes_null_for_none() {
+    let mut body = gemini_good();
+    let config = body.as_object_mut().unwrap().remove("toolConfig").unwrap();
+    let calling = &config["functionCallingConfig"];
+    set(
+        &mut body,
+        "/tool_config",
+        json!({"function_calling_config": {"mode": calling["mode"], "allowed_function_names": ["read"]},
+               "include_server_side_tool_invocations": true}),
+    );
+    set(&mut body, "/cachedContent", json!(null));
+    assert_eq!(validate::gemini_3(&body), Ok(()));
+}
+
+#[test]
+fn only_gemini_3_wants_signatures_and_only_in_the_current_turn() {
+    let mut body = gemini_good();
+    drop_field(&mut body, "/contents/1/parts/6/thoughtSignature");
+    assert_eq!(validate::gemini_3(&body), Ok(()), "the turn is over");
+    list(&mut body, "/contents").truncate(3);
+    assert_eq!(validate::gemini(&body), Ok(()));
+    let skipped = json!("skip_thought_signature_validator");
+    set(&mut body, "/contents/1/parts/6/thoughtSignature", skipped);
+    assert_eq!(validate::gemini_3(&body), Ok(()));
 }
 
 const RESPONSES: &[Mutation] = &[

@@ -29,7 +29,7 @@ default_model = "local/m1"
 # store_password_file = "~/.config/tenure/store.password"    # mode 0600; or PGPASSWORD, or ~/.pgpass
 
 [providers.local]
-protocol = "openai-chat"            # or "openai-responses", "anthropic-messages"
+protocol = "openai-chat"            # or "openai-responses", "anthropic-messages", "gemini"
 base_url = "http://127.0.0.1:8080/v1"
 # dialect = "vllm"                  # for a server of your own: vllm, sglang, llama.cpp, ollama, lm-studio, …
 api_key_env = "LOCAL_API_KEY"       # or: api_key_file = "~/.config/tenure/local.key" (mode 0600)

@@ -1,0 +1,256 @@
+//! The conversation as Gemini's `contents`: user and model in turns, each function answered in the next one.
+
+use super::super::shape::{self, Json, Said, Turn, json, native, visible};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use tenure_core::request::{AssistantBlock, Request, ToolResult};
+
+/// What the vendor documents for calls that another model made: it stands for a signature and is not checked.
+const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// One message.
+#[derive(Serialize)]
+pub(super) struct Content {
+    role: &'static str,
+    parts: Vec<Json>,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inline<'a> {
+    inline_data: Data<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    mime_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    function_response: Answer<'a>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    response: Outcome<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome<'a> {
+    Output(&'a str),
+    Error(&'a str),
+}
+
+/// The messages; empty when nothing is left to be said. `signatures`: the model refuses a call without one.
+pub(super) fn contents(request: &Request, signatures: bool) -> Vec<Content> {
+    // The vendor's own id of each call, where it gave one.
+    let mut ids: HashMap<String, Option<String>> = HashMap::new();
+    let mut contents: Vec<Content> = Vec::new();
+    for turn in shape::turns(request) {
+        match turn {
+            Turn::User(said) => {
+                let parts = said.iter().map(|said| match said {
+                    Said::User(text) => json(&Text { text }),
+                    Said::Media(media) => json(&Inline {
+                        inline_data: Data {
+                            mime_type: &media.media_type,
+                            data: &media.data,
+                        },
+                    }),
+                    Said::System(text) => json(&Text {
+                        text: &shape::note(text),
+                    }),
+                });
+                extend(&mut contents, "user", parts.collect());
+            }
+            Turn::Results(results) => {
+                let parts = results.iter().map(|result| answer(result, &ids));
+                extend(&mut contents, "user", parts.collect());
+            }
+            Turn::Assistant(blocks) => {
+                let parts = model(&blocks, signatures, &mut ids);
+                if contents.is_empty() && !parts.is_empty() {
+                    extend(&mut contents, "user", vec![go_on()]);
+                }
+                extend(&mut contents, "model", parts);
+            }
+        }
+    }
+    if contents.last().is_some_and(|last| last.role == "model") {
+        extend(&mut contents, "user", vec![go_on()]);
+    }
+    contents
+}
+
+fn go_on() -> Json {
+    json(&Text { text: "Continue." })
+}
+
+fn extend(contents: &mut Vec<Content>, role: &'static str, parts: Vec<Json>) {
+    if parts.is_empty() {
+        return;
+    }
+    match contents.last_mut() {
+        Some(last) if last.role == role => last.parts.extend(parts),
+        _ => contents.push(Content { role, parts }),
+    }
+}
+
+fn answer(result: &ToolResult, ids: &HashMap<String, Option<String>>) -> Json {
+    let text = if visible(&result.text) {
+        result.text.as_str()
+    } else {
+        "(no output)"
+    };
+    json(&Response {
+        function_response: Answer {
+            id: ids.get(&result.id).and_then(|id| id.as_deref()),
+            name: &result.name,
+            response: if result.is_error {
+                Outcome::Error(text)
+            } else {
+                Outcome::Output(text)
+            },
+        },
+    })
+}
+
+fn model(
+    blocks: &[&AssistantBlock],
+    signatures: bool,
+    ids: &mut HashMap<String, Option<String>>,
+) -> Vec<Json> {
+    let mut parts = Vec::new();
+    // Only the first of parallel calls carries a signature.
+    let mut unsigned = signatures;
+    let mut answered = false;
+    for block in blocks {
+        let before = parts.len();
+        match block {
+            AssistantBlock::Text { text, native: own } => match part(own.as_deref()) {
+                Some((own, fields)) => {
+                    let blank = fields
+                        .get("text")
+                        .and_then(Value::as_str)
+                        .is_some_and(|text| !visible(text));
+                    answered |= !blank;
+                    parts.push(own);
+                    continue;
+                }
+                None => parts.extend(plain(text)),
+            },
+            AssistantBlock::Reasoning { native: own, .. } => {
+                parts.extend(part(own.as_deref()).map(|(own, _)| own));
+                continue;
+            }
+            AssistantBlock::ToolCall {
+                id,
+                name,
+                input,
+                native: own,
+            } => {
+                let (call, vendor) = call(name, input, own.as_deref(), unsigned);
+                unsigned = false;
+                ids.insert(id.clone(), vendor);
+                parts.push(call);
+            }
+            AssistantBlock::Hosted {
+                name,
+                call,
+                result,
+                text,
+                ..
+            } => match (native(call.as_deref()), part(result.as_deref())) {
+                // What a search found is no part: the model's text tells it.
+                (Some((_, fields)), _) if is_metadata(&fields) => {}
+                (Some((call, _)), Some((result, _))) => parts.extend([call, result]),
+                _ => parts.extend(shape::hosted_as_text(name, text).and_then(|t| plain(&t))),
+            },
+            AssistantBlock::Opaque { native: own } => {
+                parts.extend(part(Some(own)).map(|(own, _)| own));
+            }
+        }
+        answered |= parts.len() > before;
+    }
+    // Thoughts alone are no answer, and a message without any word says nothing.
+    if answered { parts } else { Vec::new() }
+}
+
+fn plain(text: &str) -> Option<Json> {
+    visible(text).then(|| json(&Text { text }))
+}
+
+/// The provider's own JSON of a part.
+fn part(own: Option<&str>) -> Option<(Json, Map<String, Value>)> {
+    native(own).filter(|(_, fields)| !fields.is_empty() && !is_metadata(fields))
+}
+
+/// What the decoder keeps of a response beside its parts.
+fn is_metadata(fields: &Map<String, Value>) -> bool {
+    fields.contains_key("groundingMetadata") || fields.contains_key("urlContextMetadata")
+}
+
+/// A call with what its provider gave it beside name and arguments, and the provider's id.
+fn call(name: &str, input: &str, own: Option<&str>, unsigned: bool) -> (Json, Option<String>) {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Part<'a> {
+        function_call: Call<'a>,
+        #[serde(flatten)]
+        more: Map<String, Value>,
+    }
+    #[derive(Serialize)]
+    struct Call<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        name: &'a str,
+        args: &'a RawValue,
+        #[serde(flatten)]
+        more: Map<String, Value>,
+    }
+    let mut more = native(own).map(|(_, fields)| fields).unwrap_or_default();
+    let mut call_more = match more.remove("functionCall") {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    for own in ["name", "args"] {
+        call_more.remove(own);
+    }
+    let id = match call_more.remove("id") {
+        Some(Value::String(id)) if !id.is_empty() => Some(id),
+        _ => None,
+    };
+    if unsigned && !more.contains_key("thoughtSignature") {
+        more.insert(
+            "thoughtSignature".to_owned(),
+            Value::String(SKIP_SIGNATURE.to_owned()),
+        );
+    }
+    let args = RawValue::from_string(shape::object_text(input).into_owned())
+        .unwrap_or_else(|_| json(&Map::new()));
+    let part = json(&Part {
+        function_call: Call {
+            id: id.as_deref(),
+            name,
+            args: &args,
+            more: call_more,
+        },
+        more,
+    });
+    (part, id)
+}
