@@ -104,6 +104,25 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
+    /// Did the provider certainly do nothing that it would bill? Only before an answer began. A gateway that gave up
+    /// waiting (502, 504) says nothing of what stands behind it.
+    pub fn unbilled(&self) -> bool {
+        match self.class {
+            ErrorClass::ContextOverflow
+            | ErrorClass::RequestTooLarge
+            | ErrorClass::RateLimit
+            | ErrorClass::Overloaded
+            | ErrorClass::Auth
+            | ErrorClass::Permission
+            | ErrorClass::Quota
+            | ErrorClass::NotFound
+            | ErrorClass::InvalidRequest
+            | ErrorClass::Unsent => true,
+            ErrorClass::Server => matches!(self.status, Some(500 | 501 | 503)),
+            _ => false,
+        }
+    }
+
     /// An error of `class` with a message and nothing else known.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self {
@@ -121,7 +140,7 @@ impl ProviderError {
 #[error("{message}")]
 pub struct SessionError {
     /// A stable word: an [`ErrorClass`], or `violation`, `interrupted`, `crashed`, `shutdown`,
-    /// `stale_attachment`, `step_limit`, `unusable`, `internal`.
+    /// `stale_attachment`, `step_limit`, `budget`, `unusable`, `internal`.
     pub kind: String,
     /// What happened and what to do next, for people.
     pub message: String,

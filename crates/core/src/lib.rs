@@ -15,6 +15,7 @@
 //! Reading order: [`event`] (the vocabulary), [`turn`] (one provider turn), [`session`] (the fold of a
 //! whole session), [`history`] (messages → request), [`inbox`], [`claim`], [`retry`], [`compaction`].
 
+pub mod budget;
 pub mod claim;
 pub mod compaction;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod inbox;
 pub mod message;
 pub mod model;
 pub mod placement;
+pub mod price;
 pub mod provider;
 pub mod repeat;
 pub mod request;
@@ -43,4 +45,5 @@ pub use id::{
     SessionId,
 };
 pub use model::ModelRef;
-pub use usage::{Price, Usage};
+pub use price::{Price, Rate, Rates, Tier};
+pub use usage::Usage;

@@ -6,6 +6,7 @@
 pub mod checkpoint;
 mod conversation;
 
+use crate::budget::Ledger;
 use crate::event::body::*;
 use crate::event::{Event, EventBody};
 use crate::id::{ExecutionId, MessageId};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The format of [`SessionState`] in checkpoints; raise it whenever a field changes meaning.
-pub const FOLD_VERSION: u32 = 2;
+pub const FOLD_VERSION: u32 = 3;
 
 /// Everything the log says about a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -49,6 +50,9 @@ pub struct SessionState {
     pub context_tokens: Option<(u64, u64)>,
     /// Sums over the session.
     pub totals: Totals,
+    /// What the sums leave out, for budgets.
+    #[serde(default)]
+    pub ledger: Ledger,
     /// How the last execution ended.
     pub last_end: Option<ExecutionEnd>,
     /// The interrupt last requested: its seq and its execution.
@@ -183,6 +187,7 @@ impl SessionState {
         self.cursor = Some(event.seq);
         let last_step = self.turn.step.as_ref().is_some_and(|step| step.last);
         self.turn.apply(event);
+        self.ledger.apply(&event.body);
         match &event.body {
             EventBody::StepEnded(e) => {
                 self.apply_conversation(event);

@@ -29,6 +29,8 @@ pub struct TurnState {
     pub cursor: Option<u64>,
     /// The open execution.
     pub execution: Option<ExecutionId>,
+    /// When it started, wall-clock milliseconds.
+    pub execution_ms: Option<i64>,
     /// The open compaction.
     pub compaction: Option<CompactionId>,
     /// The open step.
@@ -202,6 +204,10 @@ impl TurnState {
         }
         self.cursor = Some(event.seq);
         self.apply_body(&event.body);
+        self.execution_ms = match &event.body {
+            EventBody::ExecutionStarted(_) => Some(event.created_ms),
+            _ => self.execution_ms.filter(|_| self.execution.is_some()),
+        };
     }
 
     /// What the state would be after `events`, which are not committed: for deciding what else belongs into

@@ -1,8 +1,9 @@
-//! Token usage, normalised over vendors, and its price.
+//! Token usage, normalised over vendors.
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one or more attempts. The parts do not overlap, except that `reasoning` is within `output`.
+/// Tokens of one or more attempts. The parts do not overlap, except that `reasoning` is within `output` and
+/// `cache_write_long` within `cache_write`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Prompt tokens that were neither read from nor written to the provider's cache.
@@ -18,6 +19,9 @@ pub struct Usage {
     /// Prompt tokens written to the provider's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write: u64,
+    /// Prompt tokens written to be kept for an hour, a part of `cache_write`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_long: u64,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -42,6 +46,7 @@ impl Usage {
             reasoning: reasoning.min(output),
             cache_read,
             cache_write,
+            cache_write_long: 0,
         }
     }
 
@@ -59,6 +64,7 @@ impl Usage {
             reasoning: reasoning.min(output),
             cache_read,
             cache_write,
+            cache_write_long: 0,
         }
     }
 
@@ -67,6 +73,11 @@ impl Usage {
         self.input
             .saturating_add(self.cache_read)
             .saturating_add(self.cache_write)
+    }
+
+    /// All tokens, sent and generated: what a limit on tokens counts.
+    pub fn total(&self) -> u64 {
+        self.prompt().saturating_add(self.output)
     }
 
     /// Tokens in the context after the response: prompt and output.
@@ -81,41 +92,7 @@ impl Usage {
         self.reasoning = self.reasoning.saturating_add(other.reasoning);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
-    }
-}
-
-/// Prices in US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Price {
-    /// Uncached prompt tokens.
-    pub input: f64,
-    /// Generated tokens.
-    pub output: f64,
-    /// Tokens read from cache; the input price when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_read: Option<f64>,
-    /// Tokens written to cache; the input price when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_write: Option<f64>,
-}
-
-impl Price {
-    /// The cost of `usage` in millionths of a US dollar, rounded to the nearest. A price that is not a
-    /// finite, non-negative number counts as zero; the others still apply.
-    pub fn micro_dollars(&self, usage: &Usage) -> u64 {
-        let part = |tokens: u64, price: f64| {
-            if price.is_finite() && price > 0.0 {
-                tokens as f64 * price
-            } else {
-                0.0
-            }
-        };
-        let sum = part(usage.input, self.input)
-            + part(usage.output, self.output)
-            + part(usage.cache_read, self.cache_read.unwrap_or(self.input))
-            + part(usage.cache_write, self.cache_write.unwrap_or(self.input));
-        sum.round() as u64
+        self.cache_write_long = self.cache_write_long.saturating_add(other.cache_write_long);
     }
 }
 
@@ -135,32 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn bc_s_068_cached_tokens_have_their_own_price_and_never_go_negative() {
-        let price = Price {
-            input: 3.0,
-            output: 15.0,
-            cache_read: Some(0.3),
-            cache_write: None,
-        };
-        let usage = Usage::from_gross(100_000, 95_000, 0, 0, 0);
-        assert_eq!(price.micro_dollars(&usage), 43_500);
-        let odd = Usage::from_gross(10, 20, 5, 0, 0);
-        assert_eq!((odd.input, odd.cache_read, odd.cache_write), (0, 10, 0));
-    }
-
-    #[test]
-    fn a_malformed_price_counts_as_zero_and_the_others_apply() {
-        let price = Price {
-            input: f64::NAN,
-            output: 2.0,
-            cache_read: None,
-            cache_write: None,
-        };
-        let usage = Usage {
-            input: 5,
-            output: 3,
-            ..Usage::default()
-        };
-        assert_eq!(price.micro_dollars(&usage), 6);
+    fn usage_without_long_writes_reads_as_before() {
+        let usage: Usage =
+            serde_json::from_str(r#"{"input":1,"output":2,"cache_write":3}"#).unwrap();
+        assert_eq!((usage.cache_write, usage.cache_write_long), (3, 0));
     }
 }

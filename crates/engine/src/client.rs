@@ -33,8 +33,8 @@ pub struct NewSession {
     pub model: ModelRef,
     /// Its title; `None` to take one from the first prompt.
     pub title: Option<String>,
-    /// Steps without new input; 0 for the engine's default.
-    pub max_steps: u32,
+    /// What it may take.
+    pub limits: Limits,
     /// Permission rules.
     pub permissions: tenure_tools::permission::Rules,
 }
@@ -199,7 +199,7 @@ impl Client {
                 ..Location::at(new.directory)
             },
             model: new.model,
-            limits: Limits::steps(new.max_steps),
+            limits: new.limits,
             permissions: serde_json::to_value(&new.permissions).unwrap_or_default(),
         };
         // One creation event per session, whoever repeats it.
@@ -474,12 +474,20 @@ impl Client {
         self.setting(session, ModelSelected { model }).await
     }
 
-    /// Other limits from the next step on.
+    /// The limits in force.
+    ///
+    /// # Errors
+    /// The session does not exist, or its log cannot be read.
+    pub async fn limits(&self, session: &SessionId) -> Result<Limits, EngineError> {
+        let loaded = crate::load::load(self.store.as_ref(), session).await?;
+        Ok(loaded.state.settings.map(|s| s.limits).unwrap_or_default())
+    }
+
+    /// Other limits from the next request on; a longer time counts at once.
     ///
     /// # Errors
     /// The session does not exist.
-    pub async fn set_limits(&self, session: &SessionId, max_steps: u32) -> Result<(), EngineError> {
-        let limits = Limits::steps(max_steps);
+    pub async fn set_limits(&self, session: &SessionId, limits: Limits) -> Result<(), EngineError> {
         self.setting(session, LimitsChanged { limits }).await
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::error::SessionError;
 use tenure_core::model::ModelRef;
+use tenure_core::price::Price;
 use tenure_provider::{Catalogue, ModelInfo, Provider};
 
 /// A model with everything a request needs.
@@ -38,6 +39,11 @@ impl Models {
     pub fn with(mut self, name: impl Into<String>, provider: Arc<dyn Provider>) -> Self {
         self.providers.insert(name.into(), provider);
         self
+    }
+
+    /// What is known now of a model's price, whether or not it can be asked.
+    pub fn price(&self, model: &ModelRef) -> Option<Price> {
+        self.catalogue.lookup(model).price
     }
 
     /// The model, if this process can ask it.

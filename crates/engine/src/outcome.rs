@@ -70,6 +70,12 @@ impl OutcomeTracker {
             EventBody::ExecutionFailed(e) if self.delivered => {
                 Some(Outcome::Failed(e.error.clone()))
             }
+            EventBody::ExecutionFailed(e) if e.error.kind == tenure_core::budget::KIND => {
+                Some(Outcome::Failed(SessionError::new(
+                    e.error.kind.clone(),
+                    format!("The prompt waits. {}", e.error.message),
+                )))
+            }
             // What waits behind a failed execution is parked with it (R4).
             EventBody::ExecutionFailed(e) => Some(Outcome::Failed(SessionError::new(
                 e.error.kind.clone(),

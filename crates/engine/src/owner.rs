@@ -373,6 +373,7 @@ impl Runner {
             Ok(DrainEnd::Idle | DrainEnd::Failed | DrainEnd::HandedOver) => {
                 return Ok(Some(Owned::Ended));
             }
+            Ok(DrainEnd::OutOfTime(error)) => Stopped::OutOfTime(error),
             Err(stopped) => stopped,
         };
         let lost = matches!(stopped, Stopped::Drain(DrainError::Lost));
@@ -390,6 +391,7 @@ impl Runner {
             Stopped::Drain(DrainError::LookAgain) => Settlement::InPlace,
             Stopped::Drain(DrainError::Cancelling) => Settlement::Interrupt,
             Stopped::Shutdown => Settlement::Shutdown,
+            Stopped::OutOfTime(error) => Settlement::Fail(error),
             Stopped::Panicked => Settlement::Fail(SessionError::new(
                 "internal",
                 "Tenure failed by a fault of its own while running this session; see the log of the \
@@ -556,6 +558,7 @@ impl Runner {
 enum Stopped {
     Drain(DrainError),
     Shutdown,
+    OutOfTime(SessionError),
     Panicked,
 }
 

@@ -11,6 +11,7 @@
 
 mod attempt;
 mod boundary;
+mod budget;
 mod compact;
 mod permission;
 mod silence;
@@ -23,6 +24,7 @@ use crate::load;
 use crate::node::Life;
 use crate::recover::{self, quiet::Quiet};
 use crate::writer::{Batch, Writer};
+use boundary::Admitted;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::error::SessionError;
@@ -47,6 +49,8 @@ pub(crate) enum DrainEnd {
     Failed,
     /// This node drains or does not serve the session's place; another has it, or may take it.
     HandedOver,
+    /// The execution has lasted as long as it may; what is open is to be settled as failed.
+    OutOfTime(SessionError),
 }
 
 /// One session being run.
@@ -79,13 +83,14 @@ pub(crate) struct Runner {
 impl Runner {
     /// Runs until nothing is eligible.
     pub async fn drain(&mut self) -> Result<DrainEnd, DrainError> {
-        if std::mem::take(&mut self.waiting)
-            && let Some(end) = self.go_on_waiting().await?
-        {
-            return Ok(end);
-        }
         loop {
-            match self.boundary().await {
+            let out_of_time = self.out_of_time();
+            let look = tokio::select! {
+                biased;
+                look = self.look() => look,
+                error = out_of_time => return Ok(DrainEnd::OutOfTime(error)),
+            };
+            match look {
                 Ok(None) => {}
                 // A step that is open here is for whoever settles.
                 Err(DrainError::LookAgain) if self.writer.turn().at_boundary() => {}
@@ -102,6 +107,14 @@ impl Runner {
         }
     }
 
+    /// The calls of a step that was taken up open, then boundaries. `None`: look again.
+    async fn look(&mut self) -> Result<Option<DrainEnd>, DrainError> {
+        if std::mem::take(&mut self.waiting) {
+            return self.go_on_waiting().await;
+        }
+        self.boundary().await
+    }
+
     /// One look at a safe boundary, and what follows from it. `None`: look again.
     async fn boundary(&mut self) -> Result<Option<DrainEnd>, DrainError> {
         let store = self.shared.store.as_ref();
@@ -111,6 +124,11 @@ impl Runner {
         if self.shared.let_go.is_cancelled() || !self.is_served_here() {
             return self.let_go().await;
         }
+        if (self.state.overflowed || self.state.wants_step)
+            && let Some(error) = self.over_budget()
+        {
+            return self.end_over_budget(error).await.map(Some);
+        }
         if self.state.overflowed {
             return self.compact_after_overflow().await;
         }
@@ -119,8 +137,12 @@ impl Runner {
             (None, true) => Boundary::Continuing,
             (None, false) => Boundary::Idle,
         };
-        if !self.alone && self.admit_from_inbox(boundary).await? {
-            return Ok(None);
+        if !self.alone {
+            match self.admit_from_inbox(boundary).await? {
+                Admitted::Nothing => {}
+                Admitted::LookAgain => return Ok(None),
+                Admitted::OverBudget(error) => return self.end_over_budget(error).await.map(Some),
+            }
         }
         if self.state.wants_step {
             self.next_step().await

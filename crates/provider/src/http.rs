@@ -1,6 +1,6 @@
 //! A provider over HTTP: one client, one endpoint, one request per attempt.
 
-mod failure;
+pub(crate) mod failure;
 mod stream;
 
 use crate::catalogue::ModelInfo;
@@ -348,7 +348,7 @@ fn headers(settings: &ProviderSettings, dialect: Dialect) -> Result<HeaderMap, S
     Ok(headers)
 }
 
-fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SettingsError> {
+pub(crate) fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SettingsError> {
     static CRYPTO: Once = Once::new();
     // Fails only when a provider is installed already, which does as well.
     CRYPTO.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
@@ -396,7 +396,7 @@ fn proxied_by_tls() -> bool {
         })
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host.eq_ignore_ascii_case("localhost")
         || host.to_ascii_lowercase().ends_with(".localhost")

@@ -3,7 +3,7 @@
 //! Floor 1: this crate knows requests and provider events of `tenure-core`, and nothing of sessions or
 //! stores. A [`Provider`] encodes a request purely and sends it once; retrying is the caller's decision.
 
-mod catalogue;
+pub mod catalogue;
 mod classify;
 mod decode;
 mod dialect;

@@ -268,6 +268,7 @@ impl RandomLog {
             input: None,
             model: asked.reference(),
             request_hash: String::new(),
+            at_most: None,
         });
         match self.tape.pick(4) {
             0 => self.crash(),

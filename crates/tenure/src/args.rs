@@ -1,5 +1,6 @@
 //! The command line's grammar.
 
+use crate::amounts::{Bound, LimitsChange, Money, Time, Tokens};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -70,8 +71,10 @@ pub enum Command {
     Config(ConfigArgs),
     /// Let this folder's own .tenure/config.toml take full effect
     Trust(TrustArgs),
-    /// List the configured models
-    Models(JsonOnly),
+    /// Say what is known of each model and from where, or refresh the table of models
+    Models(ModelsArgs),
+    /// Show or change what a session may cost, use and last
+    Limits(LimitsArgs),
     /// Serve a scripted model over HTTP, for tests and demos
     ScriptedModel(ScriptedArgs),
     /// Run the store's sessions, beside the other nodes of the store
@@ -108,9 +111,9 @@ pub struct RunArgs {
     /// The folder to work in (default: the current one)
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Model turns without new input from you; the last one may not call tools
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub max_steps: Option<u32>,
+    /// What it may take
+    #[command(flatten)]
+    pub limits: LimitFlags,
     /// Attach a text file to the prompt (may be repeated)
     #[arg(long = "file", short = 'f', value_name = "PATH")]
     pub files: Vec<PathBuf>,
@@ -126,6 +129,61 @@ pub struct RunArgs {
     /// A title for a new session
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["session", "continue_last"])]
     pub title: Option<String>,
+}
+
+/// What a session may take.
+#[derive(Debug, Default, Args)]
+pub struct LimitFlags {
+    /// Model turns without new input from you; the last one may not call tools
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_steps: Option<u32>,
+    /// What the session may cost, in dollars (`1.50`), or `none`
+    #[arg(long, value_name = "DOLLARS")]
+    pub max_cost: Option<Bound<Money>>,
+    /// Tokens the session may use, sent and generated (`200k`, `2M`), or `none`
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<Bound<Tokens>>,
+    /// How long a turn may take (`90s`, `15m`, `2h`), or `none`
+    #[arg(long, value_name = "TIME")]
+    pub max_time: Option<Bound<Time>>,
+}
+
+impl From<&LimitFlags> for LimitsChange {
+    fn from(flags: &LimitFlags) -> Self {
+        Self {
+            steps: flags.max_steps,
+            cost: flags.max_cost,
+            tokens: flags.max_tokens,
+            time: flags.max_time,
+        }
+    }
+}
+
+/// Arguments of `limits`.
+#[derive(Debug, Args)]
+pub struct LimitsArgs {
+    /// The session
+    pub session: String,
+    /// What to change
+    #[command(flatten)]
+    pub limits: LimitFlags,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `models`.
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// List every model that is known of the configured providers' vendors
+    #[arg(long)]
+    pub all: bool,
+    /// Download the newest table in the format of models.dev (default address: models.dev's own)
+    #[arg(long, value_name = "URL", num_args = 0..=1, conflicts_with = "all")]
+    pub refresh: Option<Option<String>>,
 }
 
 /// Arguments of `resume`.

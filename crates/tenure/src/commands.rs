@@ -6,6 +6,7 @@ pub mod demo;
 pub mod doctor;
 pub mod drain;
 pub mod interrupt;
+pub mod limits;
 pub mod log;
 pub mod models;
 pub mod node;

@@ -12,6 +12,8 @@ pub enum Kind {
     Usage,
     /// The session is set aside: 3.
     Quarantined,
+    /// A budget ended the work: 4.
+    Budget,
     /// The work was interrupted: 130.
     Interrupted,
     /// Whoever read our output has gone: quiet, 0.
@@ -25,6 +27,7 @@ impl Kind {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Quarantined => 3,
+            Self::Budget => 4,
             Self::Interrupted => 130,
             Self::Quiet => 0,
         }
@@ -124,11 +127,12 @@ mod tests {
             Kind::Failed,
             Kind::Usage,
             Kind::Quarantined,
+            Kind::Budget,
             Kind::Interrupted,
         ]
         .map(Kind::code)
         .to_vec();
-        assert_eq!(codes, [1, 2, 3, 130]);
+        assert_eq!(codes, [1, 2, 3, 4, 130]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use questions::Questions;
 use signals::Signal;
 pub use signals::Signals;
 use std::time::Duration;
+use tenure_core::budget;
 use tenure_core::event::body::InterruptReason;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::{MessageId, SessionId};
@@ -395,6 +396,13 @@ pub fn told(
     };
     match end {
         End::Outcome(Outcome::Succeeded) => ("succeeded", None, None),
+        End::Outcome(Outcome::Failed(error)) if error.kind == budget::KIND => {
+            let told = CliError::new(Kind::Budget, error.message.clone()).hint(format!(
+                "`tenure limits {session}` shows and changes what it may take; a prompt that waits is delivered by \
+                 `tenure resume {session}`"
+            ));
+            ("failed", Some(told), words(&error.kind, &error.message))
+        }
         End::Outcome(Outcome::Failed(error)) => (
             "failed",
             Some(

@@ -1,5 +1,6 @@
 //! The `tenure` program: guardian re-execution, the runtime, and the way from arguments to a command.
 
+mod amounts;
 mod args;
 mod ask;
 mod background;
@@ -58,7 +59,6 @@ fn dispatch(cli: Cli) -> CliResult<u8> {
     match cli.command {
         Command::Config(args) => commands::config::run(&cx, &global, &args)?,
         Command::Trust(args) => commands::trust::run(&cx, &args)?,
-        Command::Models(args) => commands::models::run(&cx, &global, &args)?,
         command => return runtime()?.block_on(in_runtime(&cx, &global, command)),
     }
     Ok(0)
@@ -85,8 +85,10 @@ async fn in_runtime(cx: &Context, global: &args::Global, command: Command) -> Cl
         Command::Node(args) => commands::node::run(cx, global, args).await?,
         Command::Nodes(args) => commands::nodes::run(cx, global, &args).await?,
         Command::Claims(args) => commands::claims::run(cx, global, &args).await?,
+        Command::Models(args) => commands::models::run(cx, global, &args).await?,
+        Command::Limits(args) => commands::limits::run(cx, global, &args).await?,
         Command::Drain(args) => commands::drain::run(cx, global, &args).await?,
-        Command::Config(_) | Command::Trust(_) | Command::Models(_) => {}
+        Command::Config(_) | Command::Trust(_) => {}
     }
     Ok(0)
 }

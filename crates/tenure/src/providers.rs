@@ -4,6 +4,7 @@ use crate::config::resolve::{KeySource, ProviderConfig};
 use crate::config::{Config, StoreUrl, store_url};
 use crate::exit::{CliError, CliResult};
 use async_trait::async_trait;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::model::ModelRef;
@@ -13,10 +14,18 @@ use tenure_provider::{
     AttemptKey, Catalogue, Encoded, EventStream, HttpProvider, Provider, ProviderSettings, Secret,
 };
 
-/// All configured models. A provider whose key is missing fails when it is asked, not before.
-pub fn models(config: &Config) -> Models {
-    let mut catalogue = Catalogue::new();
+/// The file of the refreshed table of models.
+pub fn refreshed(config: &Config) -> PathBuf {
+    config.folders.data.join("models.tsv")
+}
+
+/// What is known of the models of the configured providers.
+pub fn catalogue(config: &Config) -> Catalogue {
+    let mut catalogue = Catalogue::new().with_refreshed(refreshed(config));
     for (name, provider) in &config.providers {
+        if let Some(vendor) = &provider.catalogue {
+            catalogue.is_vendor(name, &vendor.value);
+        }
         for (model, settings) in &provider.models {
             let reference = ModelRef {
                 provider: name.clone(),
@@ -25,7 +34,12 @@ pub fn models(config: &Config) -> Models {
             catalogue.declare(&reference, settings.value.clone());
         }
     }
-    let mut models = Models::new(catalogue);
+    catalogue
+}
+
+/// All configured models. A provider whose key is missing fails when it is asked, not before.
+pub fn models(config: &Config) -> Models {
+    let mut models = Models::new(catalogue(config));
     for (name, provider) in &config.providers {
         let lazy = LazyProvider {
             name: name.clone(),

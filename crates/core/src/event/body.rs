@@ -230,6 +230,18 @@ pub enum PermissionAnswer {
     },
 }
 
+/// The most a request can take, as far as that is known when it is sent: what budgets count when its end is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtMost {
+    /// Prompt tokens.
+    pub prompt: u64,
+    /// Generated tokens.
+    pub output: u64,
+    /// Cost in millionths of a US dollar; none when the price is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
+}
+
 /// How much output a tool had and where the whole of it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputCut {
@@ -413,6 +425,8 @@ data! {
         model: ModelRef,
         /// SHA-256 of the request body, hexadecimal.
         request_hash: String,
+        /// The most it can take; none when the model's limits are unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")] at_most: Option<AtMost>,
     }
     /// See [`EventBody::AttemptEnded`](super::EventBody::AttemptEnded).
     AttemptEnded {
@@ -622,6 +636,8 @@ data! {
         model: ModelRef,
         /// SHA-256 of the request body, hexadecimal: this is the record of its one attempt.
         request_hash: String,
+        /// As in `attempt.started`.
+        #[serde(default, skip_serializing_if = "Option::is_none")] at_most: Option<AtMost>,
     }
     /// See [`EventBody::CompactionEnded`](super::EventBody::CompactionEnded).
     CompactionEnded {

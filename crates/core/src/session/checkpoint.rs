@@ -23,6 +23,8 @@ pub struct Segment<'a> {
     state: Cow<'a, SessionState>,
     /// The open execution, which the state's own form leaves out.
     execution: Option<ExecutionId>,
+    /// When that started.
+    execution_ms: Option<i64>,
     /// Entries in force when it was sealed, those of earlier segments included.
     total: usize,
     /// The entries new in this segment.
@@ -43,6 +45,7 @@ pub fn seal(state: &SessionState, entries_from: usize) -> Option<Vec<u8>> {
         fold: FOLD_VERSION,
         state: Cow::Borrowed(state),
         execution: state.turn.execution.clone(),
+        execution_ms: state.turn.execution_ms,
         total: state.entries.len(),
         entries: entries.to_vec(),
     };
@@ -76,5 +79,6 @@ pub fn open<'a>(segments: impl IntoIterator<Item = &'a [u8]>) -> Option<SessionS
     state.entries = entries;
     state.turn.cursor = state.cursor;
     state.turn.execution = last.execution;
+    state.turn.execution_ms = last.execution_ms;
     Some(state)
 }

@@ -64,6 +64,7 @@ fn step(log: &mut Log, name: &str, call: Option<&str>) {
         attempt: 1,
         model,
         request_hash: String::new(),
+        at_most: None,
     });
     if let Some(call) = call {
         log.add(ToolCalled {

@@ -6,6 +6,7 @@
 //! the events it returns. What the stream may not do is a [`Violation`] that names the ids.
 
 use super::{OpenPartKind, OpenStep, Violation};
+use crate::budget::refused;
 use crate::event::EventBody;
 use crate::event::body::*;
 use crate::fragment::Draft;
@@ -637,6 +638,14 @@ impl Publisher {
             StreamEnd::Finished => None,
             StreamEnd::Failed(error) => Some(error.clone()),
         };
+        // A request refused before its answer began is known to cost nothing.
+        let free = (self.usage.is_none() && !self.has_content())
+            .then(|| error.as_ref().and_then(refused))
+            .flatten();
+        let (usage, cost) = match free {
+            Some((usage, cost)) => (Some(usage), Some(cost)),
+            None => (self.usage, self.usage.as_ref().and_then(price)),
+        };
         out.durable.push(
             AttemptEnded {
                 message: self.at.message.clone(),
@@ -646,8 +655,8 @@ impl Publisher {
                     StreamEnd::Failed(_) => Finish::Error,
                 },
                 raw_finish: self.raw_finish.take(),
-                cost: self.usage.as_ref().and_then(price),
-                usage: self.usage,
+                cost,
+                usage,
                 error,
             }
             .into(),

@@ -105,6 +105,7 @@ impl Journal {
             attempt,
             model: model(),
             request_hash: "h".to_owned(),
+            at_most: None,
         })
     }
 

@@ -49,6 +49,7 @@ fn rich() -> Journal {
         input: None,
         model: model(),
         request_hash: String::new(),
+        at_most: None,
     });
     journal
 }

@@ -7,6 +7,7 @@ use crate::error::DrainError;
 use crate::prompt;
 use crate::writer::Batch;
 use std::path::PathBuf;
+use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::MessageId;
@@ -15,31 +16,44 @@ use tenure_core::turn::TurnState;
 use tenure_core::turn::settle::{Cause, settle};
 use tenure_store::{AppendError, HookOp};
 
+/// What came of looking at the inbox.
+pub(super) enum Admitted {
+    /// Nothing may enter.
+    Nothing,
+    /// Something was taken, or has to be looked at again.
+    LookAgain,
+    /// A prompt may enter, and no further request may be sent: it stays where it is.
+    OverBudget(SessionError),
+}
+
 impl Runner {
-    /// Takes what may enter at this boundary. True when something was taken or has to be looked at again.
+    /// Takes what may enter at this boundary.
     pub(super) async fn admit_from_inbox(
         &mut self,
         boundary: Boundary,
-    ) -> Result<bool, DrainError> {
+    ) -> Result<Admitted, DrainError> {
         let inbox = self.shared.store.inbox(&self.session).await?;
         match take(&inbox, boundary, self.resume.as_ref()) {
             Take::Nothing if boundary == Boundary::Recovering => {
                 // It was taken back: normal life goes on.
                 self.resume = None;
-                Ok(true)
+                Ok(Admitted::LookAgain)
             }
-            Take::Nothing => Ok(false),
+            Take::Nothing => Ok(Admitted::Nothing),
             Take::Prompts(inputs) => {
+                if let Some(error) = self.over_budget() {
+                    return Ok(Admitted::OverBudget(error));
+                }
                 let chosen: Vec<&PendingInput> =
                     inbox.iter().filter(|p| inputs.contains(&p.input)).collect();
                 self.promote(&chosen).await?;
-                Ok(true)
+                Ok(Admitted::LookAgain)
             }
             Take::Control(input) => {
                 if let Some(pending) = inbox.iter().find(|p| p.input == input) {
                     self.control(pending).await?;
                 }
-                Ok(true)
+                Ok(Admitted::LookAgain)
             }
         }
     }

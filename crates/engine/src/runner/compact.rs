@@ -9,6 +9,7 @@ use crate::models::Model;
 use crate::writer::Batch;
 use futures::StreamExt;
 use tenure_core::Usage;
+use tenure_core::budget::refused;
 use tenure_core::compaction::{Plan, plan};
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
@@ -62,6 +63,9 @@ impl Runner {
                 self.again = true;
                 Ok(None)
             }
+            Compacted::Failed(error) if error.kind == tenure_core::budget::KIND => {
+                self.fail(error).await.map(Some)
+            }
             Compacted::NothingOld(error) | Compacted::Failed(error) => {
                 let text = format!(
                     "The conversation does not fit the model's window, and it could not be compacted: {}",
@@ -109,6 +113,12 @@ impl Runner {
         let mut input = input;
         let mut failed = 0;
         loop {
+            if let Some(error) = self.over_budget_now().await? {
+                if let Some(input) = input {
+                    self.refuse_manual(&input, &error, model).await?;
+                }
+                return Ok(Compacted::Failed(error));
+            }
             let compaction = self
                 .begin_compaction(reason, input.take(), model, &encoded)
                 .await?;
@@ -126,11 +136,12 @@ impl Runner {
                 Err(error) => error,
             };
             failed += 1;
+            let free = usage.is_none().then(|| refused(&error)).flatten();
             let event = CompactionFailed {
                 compaction,
                 error: (&error).into(),
-                usage,
-                cost,
+                usage: usage.or(free.map(|(usage, _)| usage)),
+                cost: cost.or(free.map(|(_, cost)| cost)),
             };
             self.writer
                 .append(Batch::settle(vec![event.into()], vec![HookOp::Leave]))
@@ -169,6 +180,7 @@ impl Runner {
                 input,
                 model: model.reference.clone(),
                 request_hash: encoded.hash.clone(),
+                at_most: Self::at_most(model, encoded, None),
             }
             .into(),
         );
@@ -227,6 +239,7 @@ impl Runner {
                 input: Some(input.clone()),
                 model: model.reference.clone(),
                 request_hash: String::new(),
+                at_most: None,
             }
             .into(),
             CompactionFailed {

@@ -92,13 +92,17 @@ impl Runner {
         }
     }
 
+    fn output_to_ask(&self, model: &Model) -> Option<u64> {
+        model.info.output_to_ask(model.provider.protocol())
+    }
+
     fn request_plan(&self, model: &Model, last_step: bool) -> RequestPlan {
         RequestPlan {
             model: model.reference.clone(),
             protocol: model.provider.protocol().to_owned(),
             tools: self.shared.tool_defs(),
             last_step,
-            max_output: model.info.limits.output,
+            max_output: self.output_to_ask(model),
             cache_key: self.session.to_string(),
             hosted_tools: Vec::new(),
             effort: None,
@@ -117,6 +121,7 @@ impl Runner {
             attempt,
             model: model.reference.clone(),
             request_hash: encoded.hash.clone(),
+            at_most: Self::at_most(model, encoded, self.output_to_ask(model)),
         }
         .into()
     }
@@ -137,8 +142,18 @@ impl Runner {
                 AttemptOutcome::ExecutionOver => return Ok(Some(DrainEnd::Failed)),
                 AttemptOutcome::AwaitTools => return self.await_tools().await,
                 AttemptOutcome::Retry { delay_ms } => {
+                    // Before the wait: nobody is kept waiting for what would be refused. The limits can be lowered
+                    // meanwhile, so after it, too.
                     let wait = std::time::Duration::from_millis(delay_ms);
-                    self.shared.config.env.sleep(wait).await;
+                    let mut over = self.over_budget_now().await?;
+                    if over.is_none() {
+                        self.shared.config.env.sleep(wait).await;
+                        over = self.over_budget_now().await?;
+                    }
+                    if let Some(error) = over {
+                        self.fail_step(&error, Vec::new()).await?;
+                        return self.fail(error).await.map(Some);
+                    }
                     attempt += 1;
                     let started = self.attempt_started(&message, attempt, model, &encoded);
                     self.writer

@@ -331,7 +331,7 @@ async fn bc_s_018_creating_twice_is_one_session() {
         directory: bed.workspace().display().to_string(),
         model: Bed::model_ref(),
         title: None,
-        max_steps: 0,
+        limits: tenure_core::event::body::Limits::default(),
         permissions: tenure_tools::permission::Rules::allow_all(),
     };
     let first = bed.client().create(new()).await.unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod bounds;
+mod budgets;
 mod cases;
 mod checks;
 mod compaction;

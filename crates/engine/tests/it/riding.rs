@@ -22,7 +22,7 @@ fn new_session(bed: &Bed, id: &SessionId, title: &str) -> NewSession {
         directory: bed.workspace().display().to_string(),
         model: Bed::model_ref(),
         title: Some(title.to_owned()),
-        max_steps: 0,
+        limits: tenure_core::event::body::Limits::default(),
         permissions: Rules::allow_all(),
     }
 }

@@ -416,7 +416,7 @@ impl Bed {
         let settings = ModelSettings {
             context: Some(context),
             output: Some(output),
-            price: None,
+            ..ModelSettings::default()
         };
         self.catalogue.declare(&Self::model_ref(), settings);
     }
@@ -432,7 +432,7 @@ impl Bed {
                 directory: self.workspace().display().to_string(),
                 model: Self::model_ref(),
                 title: None,
-                max_steps,
+                limits: tenure_core::event::body::Limits::steps(max_steps),
                 permissions,
             })
             .await

@@ -44,7 +44,7 @@ fn bc_s_040_declared_limits_win_and_say_where_they_come_from() {
         ModelSettings {
             context: Some(1_000_000),
             output: None,
-            price: None,
+            ..ModelSettings::default()
         },
     );
     catalogue.declare(
@@ -52,17 +52,21 @@ fn bc_s_040_declared_limits_win_and_say_where_they_come_from() {
         ModelSettings {
             context: Some(32_768),
             output: Some(4096),
-            price: None,
+            ..ModelSettings::default()
         },
     );
     let info = catalogue.lookup(&own);
     assert_eq!(
-        (info.limits.context, info.limits.output, info.origin),
+        (
+            info.limits.context,
+            info.limits.output,
+            info.origins.context
+        ),
         (Some(32_768), Some(4096), Origin::Declared)
     );
     let unknown = catalogue.lookup(&ModelRef::parse("third/famous").unwrap());
     assert_eq!(
-        (unknown.limits.context, unknown.price, unknown.origin),
+        (unknown.limits.context, unknown.price, unknown.origins.price),
         (None, None, Origin::Unknown),
         "bc-s-069: unknown, not free"
     );
@@ -330,6 +334,7 @@ fn bc_s_067_gross_and_net_counts_agree() {
         reasoning: 300,
         cache_read: 800,
         cache_write: 0,
+        cache_write_long: 0,
     };
     assert_eq!(gross.finish.unwrap().2, want);
     assert_eq!((want.prompt(), want.context()), (1000, 1500));

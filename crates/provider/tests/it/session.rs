@@ -105,6 +105,7 @@ impl Session {
             attempt: 1,
             model: model(self.protocol, &self.model),
             request_hash: "h".to_owned(),
+            at_most: None,
         });
         let end = self.publish(&answer, batches);
         self.run_tools(&answer);

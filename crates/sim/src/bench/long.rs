@@ -170,6 +170,7 @@ impl Maker {
             attempt: 1,
             model: model(),
             request_hash,
+            at_most: None,
         });
         self.text(&message, number);
         let call = CallId::new(format!("call_{number}"));
@@ -289,6 +290,7 @@ impl Maker {
             input: Some(input),
             model: model(),
             request_hash: "0".repeat(64),
+            at_most: None,
         });
         self.own(CompactionEnded {
             compaction,

@@ -261,7 +261,7 @@ impl Fleet {
                 model: "m1".to_owned(),
             },
             title: Some(format!("session {number}")),
-            max_steps: 0,
+            limits: tenure_core::event::body::Limits::default(),
             permissions: Rules::allow_all(),
         };
         let session = self.client().create(new).await?;

@@ -229,6 +229,7 @@ mod tests {
                     model: "m".to_owned(),
                 },
                 request_hash: String::new(),
+                at_most: None,
             }
             .into(),
             ExecutionSucceeded {

@@ -45,6 +45,7 @@ impl RandomLog {
                 attempt: self.attempts,
                 model: self.asked.reference(),
                 request_hash: String::new(),
+                at_most: None,
             });
             match self.attempt() {
                 Flow::Retry => {}

@@ -544,7 +544,7 @@ fn new_session(id: SessionId) -> NewSession {
             model: "m1".to_owned(),
         },
         title: None,
-        max_steps: 6,
+        limits: tenure_core::event::body::Limits::steps(6),
         permissions: rules(),
     }
 }

@@ -37,6 +37,7 @@ const COST: Usage = Usage {
     reasoning: 0,
     cache_read: 0,
     cache_write: 0,
+    cache_write_long: 0,
 };
 
 /// Bodies with the epochs they are written under.
@@ -116,6 +117,7 @@ fn attempt(n: u128, attempt: u32) -> AttemptStarted {
         attempt,
         model: model(),
         request_hash: "h".to_owned(),
+        at_most: None,
     }
 }
 

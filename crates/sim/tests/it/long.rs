@@ -137,6 +137,7 @@ impl Maker {
             attempt: 1,
             model: model(),
             request_hash: format!("{number:064x}"),
+            at_most: None,
         });
         self.own(ToolCalled {
             message: message.clone(),
@@ -190,6 +191,7 @@ impl Maker {
             input: Some(input),
             model: model(),
             request_hash: "0".repeat(64),
+            at_most: None,
         });
         self.own(CompactionEnded {
             compaction,
@@ -459,7 +461,7 @@ async fn bc_s_078_a_huge_output_is_in_the_log_by_reference() {
         directory: dir.path().display().to_string(),
         model: model(),
         title: None,
-        max_steps: 0,
+        limits: tenure_core::event::body::Limits::default(),
         permissions: Rules::allow_all(),
     };
     let session = engine.client().create(new).await.unwrap();

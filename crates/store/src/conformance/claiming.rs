@@ -166,6 +166,7 @@ pub async fn only_sessions_at_work_are_charged(w: World) {
         input: None,
         model: model(),
         request_hash: "h".to_owned(),
+        at_most: None,
     });
     third
         .append(

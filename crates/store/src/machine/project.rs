@@ -206,6 +206,8 @@ fn part_key(message: &MessageId, part: u32) -> String {
 fn spend(head: &mut Head, usage: Option<&Usage>, cost: Option<u64>) {
     if let Some(usage) = usage {
         head.usage.add(usage);
+        // The row keeps how much was written, not for how long.
+        head.usage.cache_write_long = 0;
     }
     head.cost = head.cost.saturating_add(cost.unwrap_or(0));
     head.cost_incomplete |= cost.is_none();

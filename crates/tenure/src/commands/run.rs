@@ -1,6 +1,7 @@
 //! `tenure run`: admit a prompt, run the session or follow whoever runs it, and say how it ended.
 
 use super::{Context, notice, print};
+use crate::amounts::LimitsChange;
 use crate::args::{Global, RunArgs};
 use crate::config::node::label;
 use crate::config::{Config, Flags, load, permissions};
@@ -101,7 +102,8 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
     let cwd = working_folder(args.cwd.as_deref())?;
     let flags = Flags {
         model: args.model.clone(),
-        max_steps: args.max_steps,
+        max_steps: args.limits.max_steps,
+        limits: LimitsChange::from(&args.limits),
         allow_all: args.allow_all,
         ..Flags::from(global)
     };
@@ -204,7 +206,7 @@ async fn prepare(
             directory: asked.cwd.to_string_lossy().into_owned(),
             model: target.model.clone(),
             title: asked.title.clone(),
-            max_steps: asked.config.max_steps.value,
+            limits: asked.config.limits(),
             permissions: asked.rules.clone(),
         };
         let requires = requires(asked, args)?;
@@ -215,8 +217,10 @@ async fn prepare(
     if target.model != row.model {
         client.select_model(&session, target.model.clone()).await?;
     }
-    if let Some(steps) = args.max_steps {
-        client.set_limits(&session, steps).await?;
+    let change = LimitsChange::from(&args.limits);
+    if !change.is_empty() {
+        let limits = client.limits(&session).await?;
+        client.set_limits(&session, change.apply(&limits)).await?;
     }
     if args.allow_all {
         client.set_permissions(&session, &asked.rules).await?;

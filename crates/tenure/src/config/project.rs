@@ -111,7 +111,12 @@ impl Project {
         if lease.renew_ms.is_some() || lease.duration_ms.is_some() || lease.margin_ms.is_some() {
             wants.push("other lease times".to_owned());
         }
-        if self.raw.max_steps.is_some() || self.raw.max_parallel_tools.is_some() {
+        let raw = &self.raw;
+        let budget = [&raw.max_cost, &raw.max_tokens, &raw.max_time];
+        if raw.max_steps.is_some()
+            || raw.max_parallel_tools.is_some()
+            || budget.into_iter().any(Option::is_some)
+        {
             wants.push("other limits".to_owned());
         }
         wants

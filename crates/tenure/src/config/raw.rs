@@ -1,6 +1,7 @@
 //! A configuration file as plain data: what was written and on which line, nothing decided yet.
 
 use std::collections::BTreeMap;
+use tenure_core::price::{Rates, Tier};
 
 /// A value and its 1-based line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,12 @@ pub struct RawConfig {
     pub instructions: Option<At<String>>,
     /// `max_steps`
     pub max_steps: Option<At<u64>>,
+    /// `max_cost`, as it was written
+    pub max_cost: Option<At<String>>,
+    /// `max_tokens`, as it was written
+    pub max_tokens: Option<At<String>>,
+    /// `max_time`, as it was written
+    pub max_time: Option<At<String>>,
     /// `max_parallel_tools`
     pub max_parallel_tools: Option<At<u64>>,
     /// `[lease]`
@@ -79,6 +86,8 @@ pub struct RawProvider {
     pub api_key_env: Option<At<String>>,
     /// `api_key_file`
     pub api_key_file: Option<At<String>>,
+    /// `catalogue`
+    pub catalogue: Option<At<String>>,
     /// `headers`
     pub headers: BTreeMap<String, At<String>>,
     /// `ca_file`
@@ -102,19 +111,17 @@ pub struct RawModel {
     pub output: Option<At<u64>>,
     /// `price`
     pub price: Option<At<RawPrice>>,
+    /// `abilities`
+    pub abilities: Option<At<Vec<String>>>,
 }
 
-/// `price`, per million tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// `price`: decimal numbers of dollars per million tokens, already read.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawPrice {
-    /// `input`
-    pub input: f64,
-    /// `output`
-    pub output: f64,
-    /// `cache_read`
-    pub cache_read: Option<f64>,
-    /// `cache_write`
-    pub cache_write: Option<f64>,
+    /// The prices of an ordinary request.
+    pub base: Rates,
+    /// `tiers`
+    pub tiers: Vec<Tier>,
 }
 
 /// One line of `[permissions]`.

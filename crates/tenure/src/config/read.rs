@@ -1,10 +1,13 @@
 //! Reads a TOML file into [`RawConfig`]: every problem with its file, line and the nearest right key.
 
+mod price;
+
 use super::raw::*;
 use crate::exit::{CliError, CliResult, nearest};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use tenure_provider::catalogue::Ability;
 use toml_edit::{Document, Item, TableLike, Value};
 
 const TOP: &[&str] = &[
@@ -13,6 +16,9 @@ const TOP: &[&str] = &[
     "store_password_file",
     "instructions",
     "max_steps",
+    "max_cost",
+    "max_tokens",
+    "max_time",
     "max_parallel_tools",
     "lease",
     "node",
@@ -34,14 +40,14 @@ const PROVIDER: &[&str] = &[
     "dialect",
     "api_key_env",
     "api_key_file",
+    "catalogue",
     "headers",
     "ca_file",
     "first_byte_timeout_s",
     "idle_timeout_s",
     "models",
 ];
-const MODEL: &[&str] = &["context", "output", "price"];
-const PRICE: &[&str] = &["input", "output", "cache_read", "cache_write"];
+const MODEL: &[&str] = &["context", "output", "price", "abilities"];
 
 /// Parses `text`, which came from `path`.
 ///
@@ -147,6 +153,13 @@ impl Walk<'_> {
             store: self.string(table, "", "store"),
             instructions: self.string(table, "", "instructions"),
             max_steps: self.whole(table, "", "max_steps"),
+            max_cost: self.amount(table, "max_cost", "an amount of dollars, for example 1.50"),
+            max_tokens: self.amount(
+                table,
+                "max_tokens",
+                "a number of tokens, for example 200000 or \"2M\"",
+            ),
+            max_time: self.amount(table, "max_time", "a time, for example \"15m\""),
             max_parallel_tools: self.whole(table, "", "max_parallel_tools"),
             lease,
             store_password_file,
@@ -237,6 +250,7 @@ impl Walk<'_> {
             dialect: self.string(table, prefix, "dialect"),
             api_key_env: self.string(table, prefix, "api_key_env"),
             api_key_file: self.string(table, prefix, "api_key_file"),
+            catalogue: self.string(table, prefix, "catalogue"),
             headers,
             ca_file: self.string(table, prefix, "ca_file"),
             first_byte_timeout_s: self.number(table, prefix, "first_byte_timeout_s"),
@@ -247,31 +261,23 @@ impl Walk<'_> {
 
     fn model(&mut self, table: &dyn TableLike, prefix: &str, line: usize) -> RawModel {
         self.check_keys(table, prefix, MODEL);
-        let price = self.table(table, prefix, "price").map(|given| {
-            let prefix = format!("{prefix}price.");
-            self.check_keys(given, &prefix, PRICE);
-            let line = self.key_line(table, "price");
-            for required in ["input", "output"] {
-                if given.get(required).is_none() {
-                    self.problem(line, format!("`{prefix}{required}` is missing"));
-                }
+        let price = self.price(table, prefix);
+        let abilities = self.strings(table, prefix, "abilities");
+        if let Some(At { value, line }) = &abilities {
+            for word in value.iter().filter(|word| Ability::parse(word).is_none()) {
+                let known = Ability::ALL.map(Ability::as_str).join(", ");
+                self.problem(
+                    *line,
+                    format!("`{prefix}abilities` has no `{word}`; known are {known}"),
+                );
             }
-            let mut part = |key| self.number(given, &prefix, key).map(|at| at.value);
-            At {
-                value: RawPrice {
-                    input: part("input").unwrap_or(0.0),
-                    output: part("output").unwrap_or(0.0),
-                    cache_read: part("cache_read"),
-                    cache_write: part("cache_write"),
-                },
-                line,
-            }
-        });
+        }
         RawModel {
             line,
             context: self.whole(table, prefix, "context"),
             output: self.whole(table, prefix, "output"),
             price,
+            abilities,
         }
     }
 
@@ -339,6 +345,16 @@ impl Walk<'_> {
             );
         }
         found
+    }
+
+    /// A number or a text, as it was written: what it means is judged later.
+    fn amount(&mut self, table: &dyn TableLike, key: &str, wanted: &str) -> Option<At<String>> {
+        self.scalar(table, "", key, wanted, |v| match v {
+            Value::String(text) => Some(text.value().clone()),
+            Value::Integer(n) => Some(n.value().to_string()),
+            Value::Float(n) => Some(n.value().to_string()),
+            _ => None,
+        })
     }
 
     fn string(&mut self, table: &dyn TableLike, prefix: &str, key: &str) -> Option<At<String>> {
@@ -452,7 +468,18 @@ bash = "allow"
         );
         let model = &local.models["m1"];
         assert_eq!(model.context.as_ref().unwrap().value, 200_000);
-        assert_eq!(model.price.as_ref().unwrap().value.cache_read, Some(0.3));
+        assert_eq!(
+            model
+                .price
+                .as_ref()
+                .unwrap()
+                .value
+                .base
+                .cache_read
+                .unwrap()
+                .to_string(),
+            "0.3"
+        );
         let rules: Vec<_> = config
             .permissions
             .iter()

@@ -7,15 +7,19 @@ use super::raw::{At, Decision, RawConfig, RawModel, RawProvider, RawRule};
 use super::read;
 use super::store_url::StoreUrl;
 use super::trust::Trust;
+use crate::amounts::{Bound, LimitsChange, Money, Time, Tokens};
 use crate::args::Global;
 use crate::environment::{Environment, Folders};
 use crate::exit::{CliError, CliResult};
 use crate::store::password::Passwords;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 use tenure_core::ModelRef;
-use tenure_core::usage::Price;
+use tenure_core::event::body::Limits;
+use tenure_core::price::Price;
+use tenure_provider::catalogue::{Ability, vendor_of};
 use tenure_provider::{Dialect, ModelSettings, Protocol};
 
 /// What the command line says about the configuration.
@@ -29,6 +33,8 @@ pub struct Flags {
     pub model: Option<String>,
     /// `--max-steps`
     pub max_steps: Option<u32>,
+    /// `--max-cost`, `--max-tokens`, `--max-time`
+    pub limits: LimitsChange,
     /// `--allow-all`
     pub allow_all: bool,
 }
@@ -60,6 +66,12 @@ pub struct Config {
     pub instructions: Vec<Setting<String>>,
     /// Model turns without new input.
     pub max_steps: Setting<u32>,
+    /// What a session may cost; `None` is no limit.
+    pub max_cost: Setting<Option<Money>>,
+    /// The tokens a session may use.
+    pub max_tokens: Setting<Option<Tokens>>,
+    /// How long a turn may take.
+    pub max_time: Setting<Option<Time>>,
     /// Tool calls that run at the same time.
     pub max_parallel_tools: Setting<u32>,
     /// Between two renewals of the node's lease.
@@ -103,6 +115,8 @@ pub struct ProviderConfig {
     pub first_byte_timeout: Option<Setting<Duration>>,
     /// Between two contents.
     pub idle_timeout: Option<Setting<Duration>>,
+    /// The vendor whose models the catalogue's tables know; by the user's word, or by the host.
+    pub catalogue: Option<Setting<String>>,
     /// Declared models.
     pub models: BTreeMap<String, Setting<ModelSettings>>,
 }
@@ -181,6 +195,16 @@ impl Config {
         }
     }
 
+    /// The limits of a new session.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_steps: self.max_steps.value,
+            max_cost: self.max_cost.value.map(|money| money.0),
+            max_tokens: self.max_tokens.value.map(|tokens| tokens.0),
+            max_wall_ms: self.max_time.value.map(|time| time.0),
+        }
+    }
+
     /// All that the user should know before something runs: the notices, and rules that never apply.
     pub fn warnings(&self) -> Vec<String> {
         let rules = super::permissions::unmatched(self);
@@ -194,9 +218,7 @@ impl Config {
     /// A usage error when none is chosen or the chosen one is not configured.
     pub fn model(&self) -> CliResult<ModelRef> {
         match &self.default_model {
-            Some(Setting { value, origin }) => {
-                known_model(value, &self.providers).map_err(|e| at(e, origin))
-            }
+            Some(Setting { value, origin }) => known_model(value, self).map_err(|e| at(e, origin)),
             None => Err(
                 CliError::usage("no model is chosen").hint(if self.providers.is_empty() {
                     format!(
@@ -267,6 +289,15 @@ impl Resolver<'_> {
             default_model: self.model(),
             instructions: self.instructions(),
             max_steps: self.max_steps()?,
+            max_cost: self.limit("--max-cost", self.flags.limits.cost, |raw| {
+                raw.max_cost.as_ref()
+            })?,
+            max_tokens: self.limit("--max-tokens", self.flags.limits.tokens, |raw| {
+                raw.max_tokens.as_ref()
+            })?,
+            max_time: self.limit("--max-time", self.flags.limits.time, |raw| {
+                raw.max_time.as_ref()
+            })?,
             max_parallel_tools: self.small("max_parallel_tools", 8, |raw| {
                 raw.max_parallel_tools.as_ref()
             })?,
@@ -362,6 +393,24 @@ impl Resolver<'_> {
             Some(steps) => Ok(Setting::new(steps, Origin::Flag("--max-steps"))),
             None => self.small("max_steps", 100, |raw| raw.max_steps.as_ref()),
         }
+    }
+
+    fn limit<T: FromStr<Err = String> + Copy>(
+        &self,
+        flag: &'static str,
+        given: Option<Bound<T>>,
+        get: impl Fn(&RawConfig) -> Option<&At<String>>,
+    ) -> CliResult<Setting<Option<T>>> {
+        if let Some(Bound(value)) = given {
+            return Ok(Setting::new(value, Origin::Flag(flag)));
+        }
+        let Some(Setting { value, origin }) = self.in_files(get) else {
+            return Ok(Setting::new(None, Origin::Default));
+        };
+        let Bound(value) = value
+            .parse()
+            .map_err(|words: String| at(CliError::usage(words), &origin))?;
+        Ok(Setting::new(value, origin))
     }
 
     fn small(
@@ -514,6 +563,11 @@ impl Resolver<'_> {
             (None, None) => None,
         };
         let headers = raw.headers.iter();
+        let catalogue = match &raw.catalogue {
+            Some(word) => Some(Setting::new(word.value.clone(), origin(word.line))),
+            None => vendor_of(&base_url.value)
+                .map(|vendor| Setting::new(vendor.to_owned(), origin(base_url.line))),
+        };
         let models = raw.models.iter();
         Ok(ProviderConfig {
             protocol: Setting::new(parsed, origin(protocol.line)),
@@ -529,6 +583,7 @@ impl Resolver<'_> {
                 .map(|at| Setting::new(file(at), origin(at.line))),
             first_byte_timeout: raw.first_byte_timeout_s.as_ref().map(seconds),
             idle_timeout: raw.idle_timeout_s.as_ref().map(seconds),
+            catalogue,
             models: models
                 .map(|(k, m)| (k.clone(), Setting::new(model_settings(m), origin(m.line))))
                 .collect(),
@@ -549,10 +604,14 @@ fn model_settings(raw: &RawModel) -> ModelSettings {
         context: raw.context.as_ref().map(|at| at.value),
         output: raw.output.as_ref().map(|at| at.value),
         price: raw.price.as_ref().map(|at| Price {
-            input: at.value.input,
-            output: at.value.output,
-            cache_read: at.value.cache_read,
-            cache_write: at.value.cache_write,
+            base: at.value.base,
+            tiers: at.value.tiers.clone(),
+        }),
+        abilities: raw.abilities.as_ref().map(|at| {
+            at.value
+                .iter()
+                .filter_map(|word| Ability::parse(word))
+                .collect()
         }),
     }
 }
@@ -567,10 +626,8 @@ fn at(mut error: CliError, origin: &Origin) -> CliError {
 ///
 /// # Errors
 /// A usage error with the nearest configured provider or model.
-pub fn known_model(
-    text: &str,
-    providers: &BTreeMap<String, ProviderConfig>,
-) -> CliResult<ModelRef> {
+pub fn known_model(text: &str, config: &Config) -> CliResult<ModelRef> {
+    let providers = &config.providers;
     let all = || {
         providers
             .iter()
@@ -596,7 +653,8 @@ pub fn known_model(
                 list
             }));
     };
-    if provider.models.is_empty() || provider.models.contains_key(&model.model) {
+    let declared = provider.models.is_empty() || provider.models.contains_key(&model.model);
+    if declared || crate::providers::catalogue(config).knows(&model) {
         return Ok(model);
     }
     Err(CliError::usage(format!(

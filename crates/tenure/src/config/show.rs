@@ -6,6 +6,7 @@ use crate::environment::Environment;
 use serde_json::json;
 use std::fmt::Write;
 use std::time::Duration;
+use tenure_core::price::{Price, Rates};
 use tenure_provider::ModelSettings;
 
 /// One line of the listing.
@@ -83,6 +84,16 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
         config.max_steps.value.to_string(),
         &config.max_steps.origin,
     );
+    let none = || "none".to_owned();
+    let cost = config.max_cost.value.map_or_else(none, |n| n.to_string());
+    add("max_cost", cost, &config.max_cost.origin);
+    let tokens = config
+        .max_tokens
+        .value
+        .map_or_else(none, |n| n.0.to_string());
+    add("max_tokens", tokens, &config.max_tokens.origin);
+    let time = config.max_time.value.map_or_else(none, |n| n.to_string());
+    add("max_time", time, &config.max_time.origin);
     let parallel = &config.max_parallel_tools;
     add(
         "max_parallel_tools",
@@ -179,6 +190,9 @@ fn provider_lines(
         }
         None => {}
     }
+    if let Some(vendor) = &provider.catalogue {
+        add(&key("catalogue"), vendor.value.clone(), &vendor.origin);
+    }
     for (header, value) in &provider.headers {
         add(
             &key(&format!("headers.{header}")),
@@ -221,20 +235,35 @@ pub fn model_words(model: &ModelSettings) -> String {
     if let Some(tokens) = model.output {
         words.push(format!("output {tokens}"));
     }
-    match model.price {
-        Some(price) => {
-            let mut text = format!("price {}/{}", price.input, price.output);
-            if let Some(read) = price.cache_read {
-                let _ = write!(text, ", cache read {read}");
-            }
-            if let Some(written) = price.cache_write {
-                let _ = write!(text, ", cache write {written}");
-            }
-            words.push(text);
-        }
+    match &model.price {
+        Some(price) => words.push(price_words(price)),
         None => words.push("price unknown".into()),
     }
+    if let Some(abilities) = model.abilities {
+        words.push(format!("abilities {abilities}"));
+    }
     words.join(", ")
+}
+
+/// A price in words: dollars per million tokens.
+pub fn price_words(price: &Price) -> String {
+    let mut text = format!("price {}/{}", price.base.input, price.base.output);
+    let parts = [
+        ("reasoning", price.base.reasoning),
+        ("cache read", price.base.cache_read),
+        ("cache write", price.base.cache_write),
+        ("cache write 1h", price.base.cache_write_long),
+    ];
+    for (what, rate) in parts {
+        if let Some(rate) = rate {
+            let _ = write!(text, ", {what} {rate}");
+        }
+    }
+    for tier in &price.tiers {
+        let Rates { input, output, .. } = &tier.rates;
+        let _ = write!(text, ", above {} tokens {input}/{output}", tier.above);
+    }
+    text
 }
 
 fn seconds(time: Duration) -> String {

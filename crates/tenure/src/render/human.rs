@@ -148,6 +148,7 @@ mod tests {
             reasoning: 300,
             cache_read: 800,
             cache_write: 0,
+            cache_write_long: 0,
         };
         assert_eq!(
             tokens(&usage),

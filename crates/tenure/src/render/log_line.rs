@@ -4,6 +4,7 @@ use super::escape::safe_line;
 use super::terminal::Caps;
 use super::transcript::recovery_words;
 use super::{human, width};
+use crate::amounts::{Money, Time};
 use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
 
@@ -24,6 +25,14 @@ pub fn line(event: &Event, caps: Caps) -> String {
     }
 }
 
+fn limits_words(limits: &Limits) -> String {
+    let mut words = vec![format!("max_steps {}", limits.max_steps)];
+    words.extend(limits.max_cost.map(|n| format!("max_cost {}", Money(n))));
+    words.extend(limits.max_tokens.map(|n| format!("max_tokens {n}")));
+    words.extend(limits.max_wall_ms.map(|n| format!("max_time {}", Time(n))));
+    words.join(", ")
+}
+
 /// What matters of the event's data, for people. May hold control characters.
 pub fn summary(event: &Event) -> String {
     match &event.body {
@@ -31,7 +40,7 @@ pub fn summary(event: &Event) -> String {
         EventBody::SessionForked(e) => format!("{} at {}", e.parent, e.through),
         EventBody::SessionRenamed(e) => e.title.clone(),
         EventBody::ModelSelected(e) => e.model.to_string(),
-        EventBody::LimitsChanged(e) => format!("max_steps {}", e.limits.max_steps),
+        EventBody::LimitsChanged(e) => limits_words(&e.limits),
         EventBody::AttachmentReplaced(e) => {
             format!("{} (generation {})", e.location.directory, e.generation)
         }

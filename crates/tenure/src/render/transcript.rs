@@ -79,12 +79,7 @@ impl Totals {
         self.steps += step;
         self.cost = self.cost.saturating_add(cost.unwrap_or(0));
         self.incomplete |= cost.is_none();
-        let usage = usage.unwrap_or_default();
-        self.usage.input = self.usage.input.saturating_add(usage.input);
-        self.usage.output = self.usage.output.saturating_add(usage.output);
-        self.usage.reasoning = self.usage.reasoning.saturating_add(usage.reasoning);
-        self.usage.cache_read = self.usage.cache_read.saturating_add(usage.cache_read);
-        self.usage.cache_write = self.usage.cache_write.saturating_add(usage.cache_write);
+        self.usage.add(&usage.unwrap_or_default());
     }
 
     /// The sums in words.

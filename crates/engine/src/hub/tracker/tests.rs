@@ -32,6 +32,7 @@ fn attempt(n: u32) -> AttemptStarted {
             model: "m".into(),
         },
         request_hash: String::new(),
+        at_most: None,
     }
 }
 

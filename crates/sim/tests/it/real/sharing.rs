@@ -27,7 +27,7 @@ async fn real_two_runs_one_session() {
             model: "m1".to_owned(),
         },
         title: None,
-        max_steps: 0,
+        limits: tenure_core::event::body::Limits::default(),
         permissions: Rules::allow_all(),
     };
     let session = bed.client().create(new).await.unwrap();

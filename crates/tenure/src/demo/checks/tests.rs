@@ -145,6 +145,7 @@ fn p5_sees_a_second_start_and_a_call_without_an_end() {
                 model: "m".into(),
             },
             request_hash: String::new(),
+            at_most: None,
         }
         .into()
     };

@@ -1,0 +1,163 @@
+//! Budgets of a session, kept at every point where a request would be sent: by the log alone, so that a takeover, a
+//! hand-over or another process counts the same. What is judged, and the words for it, are `tenure_core::budget`.
+//!
+//! Cost and tokens are looked at before a step, a retry and a compaction's request: the request under way is let
+//! finish. Time is the wall clock's from the durable start of the execution on; when it is over, what runs is stopped,
+//! and the supervisor settles it as a failure.
+
+use super::{DrainEnd, Runner};
+use crate::engine::Shared;
+use crate::error::DrainError;
+use crate::load;
+use crate::models::Model;
+use crate::writer::Batch;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::budget::{OverBudget, wall_left};
+use tenure_core::error::SessionError;
+use tenure_core::event::EventBody;
+use tenure_core::event::body::*;
+use tenure_core::id::SessionId;
+use tenure_provider::Encoded;
+use tenure_store::ReadError;
+
+/// Events read at once when a limit is looked up again.
+const PAGE: usize = 512;
+/// The wait before a limit is looked up again while the store is away.
+const AWAY: Duration = Duration::from_millis(200);
+
+impl Runner {
+    /// Why the fold allows no further request, if it does not. For a boundary, where the fold is at the head.
+    pub(super) fn over_budget(&self) -> Option<SessionError> {
+        let settings = self.state.settings.as_ref()?;
+        let price = |model: &_| self.shared.models.price(model);
+        let (limits, totals) = (&settings.limits, &self.state.totals);
+        let checked = self
+            .state
+            .ledger
+            .check(limits, totals, &settings.model, price);
+        checked.err().map(|over| SessionError::from(&over))
+    }
+
+    /// As [`Runner::over_budget`] in the middle of a step or of compactions: the fold is brought up to the head first.
+    pub(super) async fn over_budget_now(&mut self) -> Result<Option<SessionError>, DrainError> {
+        if self
+            .state
+            .settings
+            .as_ref()
+            .is_none_or(|s| s.limits.max_cost.is_none() && s.limits.max_tokens.is_none())
+        {
+            return Ok(None);
+        }
+        load::catch_up(self.shared.store.as_ref(), &self.session, &mut self.state).await?;
+        Ok(self.over_budget())
+    }
+
+    /// Ends the execution because of a budget; one is begun when none is open, so that the log says why what waits
+    /// stays where it is.
+    pub(super) async fn end_over_budget(
+        &mut self,
+        error: SessionError,
+    ) -> Result<DrainEnd, DrainError> {
+        let start: Vec<EventBody> = self.execution_start();
+        if !start.is_empty() {
+            self.writer.append(Batch::start(start, Vec::new())).await?;
+        }
+        self.fail(error).await
+    }
+
+    /// The most that a request can take, for when its end is lost. Text has no more tokens than bytes.
+    pub(super) fn at_most(model: &Model, encoded: &Encoded, asked: Option<u64>) -> Option<AtMost> {
+        let output = asked.or(model.info.most_output())?;
+        let bytes = encoded.body.len() as u64;
+        let prompt = model
+            .info
+            .limits
+            .context
+            .map_or(bytes, |window| bytes.min(window));
+        let price = model.info.price.as_ref();
+        Some(AtMost {
+            prompt,
+            output,
+            cost: price.map(|price| price.at_most(prompt, output)),
+        })
+    }
+
+    /// Resolves when the execution has lasted as long as it may. It borrows nothing, and may be dropped at any time.
+    pub(super) fn out_of_time(&self) -> impl Future<Output = SessionError> + Send + use<> {
+        let limits = self.state.settings.as_ref().map(|s| s.limits.clone());
+        let watch = WallWatch {
+            shared: self.shared.clone(),
+            session: self.session.clone(),
+            started_ms: self.writer.turn().execution_ms,
+            cursor: self.state.cursor,
+            limit: limits.and_then(|limits| limits.max_wall_ms),
+        };
+        watch.wait()
+    }
+}
+
+/// Watches the time of one execution.
+struct WallWatch {
+    shared: Arc<Shared>,
+    session: SessionId,
+    /// None before the execution has begun: then it begins now.
+    started_ms: Option<i64>,
+    cursor: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl WallWatch {
+    async fn wait(mut self) -> SessionError {
+        let env = self.shared.config.env.clone();
+        // How long it ran before is a matter of the wall clock, on whichever node that was; from here on the boot
+        // clock counts, which nobody sets.
+        let began = env.boot_ms();
+        let now = env.now_ms();
+        let ran_before = |limit: u64| {
+            let started = self.started_ms.unwrap_or(now);
+            limit - wall_left(started, limit, now)
+        };
+        loop {
+            let Some(limit) = self.limit else {
+                return std::future::pending().await;
+            };
+            let ran = ran_before(limit) + env.boot_ms().saturating_sub(began);
+            let Some(left) = limit.checked_sub(ran).filter(|left| *left > 0) else {
+                let over = OverBudget::Wall { limit_ms: limit };
+                return SessionError::from(&over);
+            };
+            env.sleep(Duration::from_millis(left)).await;
+            self.limit = latest_limit(&self.shared, &self.session, &mut self.cursor, limit).await;
+        }
+    }
+}
+
+/// The limit in force now: somebody may have changed it while a step ran.
+async fn latest_limit(
+    shared: &Shared,
+    session: &SessionId,
+    cursor: &mut Option<u64>,
+    known: u64,
+) -> Option<u64> {
+    let mut limit = Some(known);
+    loop {
+        let page = match shared.store.read(session, *cursor, PAGE).await {
+            Ok(page) => page,
+            Err(ReadError::Unavailable { .. }) => {
+                shared.config.env.sleep(AWAY).await;
+                continue;
+            }
+            Err(_) => return limit,
+        };
+        for event in &page.events {
+            *cursor = Some(event.seq);
+            if let EventBody::LimitsChanged(changed) = &event.body {
+                limit = changed.limits.max_wall_ms;
+            }
+        }
+        if page.events.is_empty() || *cursor >= page.head {
+            return limit;
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Budgets hold at every point where a request would be sent, in whichever process, by the log alone.
+
+use crate::fakes::*;
+use crate::support::*;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::error::{ErrorClass, ProviderError, SessionError};
+use tenure_core::event::EventBody;
+use tenure_core::event::body::Limits;
+use tenure_core::facts::IdSource;
+use tenure_core::id::SessionId;
+use tenure_core::price::{Price, Rate, Rates};
+use tenure_core::session::SessionState;
+use tenure_engine::*;
+use tenure_provider::ModelSettings;
+use tenure_store::ProcessId;
+
+/// What each answer of the scripted model costs at [`price`]: ten tokens in, five out.
+const ANSWER: u64 = 2_000;
+/// The most a request can cost that asks for what [`Bed`] declares: 1,000 tokens in, 100 out.
+const MOST: u64 = 120_000;
+
+fn price() -> Price {
+    Price::flat(Rates {
+        input: Rate::per_million("100").unwrap(),
+        output: Rate::per_million("200").unwrap(),
+        ..Rates::default()
+    })
+}
+
+fn priced(answers: impl IntoIterator<Item = Play>) -> Bed {
+    let mut bed = Bed::new(answers).with_tool(Echo);
+    bed.config.auto_compaction = false;
+    declare(&mut bed, Some(price()));
+    bed
+}
+
+fn declare(bed: &mut Bed, price: Option<Price>) {
+    let settings = ModelSettings {
+        context: Some(1_000),
+        output: Some(100),
+        price,
+        ..ModelSettings::default()
+    };
+    bed.catalogue.declare(&Bed::model_ref(), settings);
+}
+
+fn cost(limit: u64) -> Limits {
+    Limits {
+        max_cost: Some(limit),
+        ..Limits::default()
+    }
+}
+
+async fn limited(bed: &Bed, limits: Limits) -> SessionId {
+    let session = bed.session().await;
+    bed.client().set_limits(&session, limits).await.unwrap();
+    session
+}
+
+fn budget(outcome: Outcome) -> SessionError {
+    match outcome {
+        Outcome::Failed(error) if error.kind == "budget" => error,
+        other => panic!("expected an end by a budget, got {other:?}"),
+    }
+}
+
+fn echo(id: &str) -> Play {
+    Play::Answer(calls([call(id, "echo", "{}")]))
+}
+
+async fn fold(bed: &Bed, session: &SessionId) -> SessionState {
+    SessionState::fold(&bed.log(session).await)
+}
+
+#[tokio::test]
+async fn a_limit_on_cost_ends_the_turn_before_the_next_step() {
+    let bed = priced([echo("a"), echo("b"), echo("c")]);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(2 * ANSWER)).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(
+        error.message.contains("$0.004 of $0.004 are spent")
+            && error.message.contains("--max-cost"),
+        "{}",
+        error.message
+    );
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    assert_eq!(bed.model.sent(), 2);
+    // What the log, the fold and the row say is the same sum.
+    let log = bed.log(&session).await;
+    let attempts = log.iter().filter_map(|e| match &e.body {
+        EventBody::AttemptEnded(e) => e.cost,
+        _ => None,
+    });
+    assert_eq!(attempts.sum::<u64>(), 2 * ANSWER);
+    assert_eq!(fold(&bed, &session).await.totals.cost, 2 * ANSWER);
+    let row = bed.store.session(&session).await.unwrap().unwrap();
+    assert_eq!((row.cost, row.cost_incomplete), (2 * ANSWER, false));
+    // The next prompt is not sent either, and waits; when more is allowed, another prompt takes it along.
+    let (waiting, ended) = ask(&engine, &session, "more").await;
+    budget(ended);
+    assert_eq!(bed.model.sent(), 2);
+    engine.idle().await;
+    let inbox = bed.store.inbox(&session).await.unwrap();
+    assert_eq!(inbox.len(), 1);
+    assert_eq!(inbox[0].input, waiting);
+    bed.client()
+        .set_limits(&session, cost(20 * ANSWER))
+        .await
+        .unwrap();
+    bed.model.clear();
+    assert_eq!(ask(&engine, &session, "now").await.1, Outcome::Succeeded);
+    let asked = bed.asked_last();
+    assert!(
+        asked.contains("user: more") && asked.contains("user: now"),
+        "{asked}"
+    );
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+}
+
+#[tokio::test]
+async fn a_limit_on_tokens_needs_no_price() {
+    let mut bed = priced([echo("a"), echo("b"), echo("c")]);
+    declare(&mut bed, None);
+    let engine = bed.engine().await;
+    let limits = Limits {
+        max_tokens: Some(16),
+        ..Limits::default()
+    };
+    let session = limited(&bed, limits).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(error.message.contains("30 of 16"), "{}", error.message);
+    assert_eq!(bed.model.sent(), 2);
+}
+
+#[tokio::test]
+async fn an_unknown_price_is_no_price_of_zero() {
+    let mut bed = priced([]);
+    declare(&mut bed, None);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(1_000_000)).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(
+        error.message.contains("the price of p/m is not known"),
+        "{}",
+        error.message
+    );
+    assert_eq!(bed.model.sent(), 0);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    // Without the limit it runs, and the sum says that a part is unknown.
+    bed.client()
+        .set_limits(&session, Limits::default())
+        .await
+        .unwrap();
+    assert_eq!(ask(&engine, &session, "again").await.1, Outcome::Succeeded);
+    let totals = fold(&bed, &session).await.totals;
+    assert_eq!((totals.cost, totals.incomplete), (0, true));
+    engine.idle().await;
+    engine.shutdown().await.unwrap();
+    // A price that is known later prices what was used before.
+    declare(&mut bed, Some(price()));
+    let engine = bed.engine().await;
+    bed.client()
+        .set_limits(&session, cost(ANSWER))
+        .await
+        .unwrap();
+    let error = budget(ask(&engine, &session, "third").await.1);
+    assert!(
+        error.message.contains("up to $0.002 more by one request"),
+        "{}",
+        error.message
+    );
+    bed.client()
+        .set_limits(&session, cost(ANSWER + 1))
+        .await
+        .unwrap();
+    assert_eq!(ask(&engine, &session, "fourth").await.1, Outcome::Succeeded);
+}
+
+/// The owner is killed in a request: its cost is lost. The heir counts the most it can have been.
+#[tokio::test]
+async fn a_takeover_counts_what_the_lost_owner_sent() {
+    for (limit, goes_on) in [
+        (MOST, false),
+        (MOST + ANSWER, false),
+        (MOST + ANSWER + 1, true),
+    ] {
+        let bed = priced([echo("a"), Play::Hang(half("x"))]);
+        let session = limited(&bed, cost(limit)).await;
+        let victim = bed.victim().await;
+        let admission = bed.admit(&session, Prompt::steer("hi")).await;
+        victim.engine.run(&session);
+        bed.until(&session, "fragment.started").await;
+        victim.kill().await;
+        let heir = bed.engine().await;
+        let ended = outcome(&heir, &session, &admission).await;
+        assert_eq!(ended == Outcome::Succeeded, goes_on, "{limit}: {ended:?}");
+        assert_eq!(bed.model.sent(), if goes_on { 3 } else { 2 }, "{limit}");
+        if !goes_on {
+            let error = budget(ended);
+            assert!(
+                error.message.contains("up to $0.12 more"),
+                "{}",
+                error.message
+            );
+        }
+        heir.idle().await;
+        bed.assert_at_rest(&session).await;
+    }
+}
+
+#[tokio::test]
+async fn a_retry_is_not_sent_when_what_was_lost_may_have_used_the_rest() {
+    let cut = || {
+        let broken = ProviderError::new(ErrorClass::Transport, "connection reset");
+        Play::Answer(vec![half("x").remove(0), Err(broken)])
+    };
+    let bed = priced([cut(), cut()]);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(MOST + 1)).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(error.message.contains("2 requests"), "{}", error.message);
+    assert_eq!(bed.model.sent(), 2, "one was allowed after the first");
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+}
+
+#[tokio::test]
+async fn a_refused_request_costs_nothing_and_is_repeated() {
+    let busy = || Play::Refuse(ProviderError::new(ErrorClass::RateLimit, "slow down"));
+    let bed = priced([busy(), busy()]);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(1)).await;
+    assert_eq!(ask(&engine, &session, "go").await.1, Outcome::Succeeded);
+    assert_eq!(bed.model.sent(), 3);
+    let totals = fold(&bed, &session).await.totals;
+    assert_eq!((totals.cost, totals.incomplete), (ANSWER, false));
+}
+
+#[tokio::test]
+async fn a_compaction_is_a_request_too() {
+    let bed = priced([]);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(ANSWER)).await;
+    assert_eq!(ask(&engine, &session, "go").await.1, Outcome::Succeeded);
+    engine.idle().await;
+    bed.client().compact(&session).await.unwrap();
+    engine.run(&session);
+    let failed = bed.until(&session, "compaction.failed").await;
+    let EventBody::CompactionFailed(failed) = &failed.body else {
+        panic!("{failed:?}")
+    };
+    assert_eq!(failed.error.kind, "budget");
+    assert_eq!(failed.cost, Some(0));
+    assert_eq!(bed.model.sent(), 1);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+}
+
+fn wall(limit: u64) -> Limits {
+    Limits {
+        max_wall_ms: Some(limit),
+        ..Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_never_ends_is_stopped_when_its_time_is_over() {
+    let bed = priced([Play::Hang(half("x"))]);
+    let engine = bed.engine().await;
+    let session = limited(&bed, wall(50)).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(
+        error.message.contains("50 ms") && error.message.contains("--max-time"),
+        "{}",
+        error.message
+    );
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    assert_eq!(bed.count(&session, "step.failed").await, 1);
+    // Each execution has its own time.
+    bed.client()
+        .set_limits(&session, wall(600_000))
+        .await
+        .unwrap();
+    assert_eq!(ask(&engine, &session, "again").await.1, Outcome::Succeeded);
+}
+
+#[tokio::test]
+async fn a_tool_that_never_ends_is_stopped_and_settled() {
+    let (tool, hold) = Held::new(Manner::Ignores);
+    let bed = priced([Play::Answer(calls([call("a", "hold", "{}")]))]).with_tool(tool);
+    let engine = bed.engine().await;
+    let session = limited(&bed, wall(1_500)).await;
+    budget(ask(&engine, &session, "go").await.1);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    assert_eq!((hold.begun(), bed.model.sent()), (1, 1));
+    assert_eq!(settlements(&bed.log(&session).await).len(), 1);
+}
+
+/// The world, at another time of the day.
+struct Later(i64);
+
+impl IdSource for Later {
+    fn next_bits(&self) -> u128 {
+        SystemEnvironment.next_bits()
+    }
+}
+
+impl Environment for Later {
+    fn now_ms(&self) -> i64 {
+        SystemEnvironment.now_ms() + self.0
+    }
+
+    fn boot_ms(&self) -> u64 {
+        SystemEnvironment.boot_ms()
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnvironment.random()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        SystemEnvironment.sleep(duration)
+    }
+
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        SystemEnvironment.spawn(future);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        SystemEnvironment.blocking(work)
+    }
+
+    fn end_leftover(&self, process: ProcessId) -> BoxFuture<'static, Result<(), String>> {
+        SystemEnvironment.end_leftover(process)
+    }
+
+    fn as_ids(&self) -> &dyn IdSource {
+        self
+    }
+}
+
+const HOUR: i64 = 3_600_000;
+
+/// The time of an execution counts from its durable start, whoever runs it now.
+#[tokio::test]
+async fn a_takeover_does_not_begin_the_time_anew() {
+    for (later, goes_on) in [(HOUR - 60_000, true), (HOUR, false), (-HOUR, true)] {
+        let bed = priced([echo("a"), Play::Hang(half("x"))]);
+        let session = limited(&bed, wall(HOUR as u64)).await;
+        let victim = bed.victim().await;
+        let admission = bed.admit(&session, Prompt::steer("hi")).await;
+        victim.engine.run(&session);
+        bed.until(&session, "fragment.started").await;
+        victim.kill().await;
+        let config = EngineConfig {
+            env: Arc::new(Later(later)),
+            ..bed.config.clone()
+        };
+        let heir = bed.engine_with(&bed.store, config).await;
+        let ended = outcome(&heir, &session, &admission).await;
+        assert_eq!(ended == Outcome::Succeeded, goes_on, "{later}: {ended:?}");
+        if !goes_on {
+            budget(ended);
+            assert_eq!(bed.model.sent(), 2);
+        }
+        heir.idle().await;
+        bed.assert_at_rest(&session).await;
+    }
+}
+
+#[tokio::test]
+async fn limits_in_force_are_read_from_the_log() {
+    let bed = priced([]);
+    let session = limited(&bed, cost(7)).await;
+    assert_eq!(bed.client().limits(&session).await.unwrap(), cost(7));
+}
