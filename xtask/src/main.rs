@@ -2,6 +2,7 @@
 
 mod cases;
 mod command;
+mod fuzz;
 mod lint;
 mod measure;
 mod postgres;
@@ -31,6 +32,8 @@ usage: cargo xtask TASK
               kills a real process at N random points and checks what is left; arguments go to the program
   sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] [--jobs J]
               runs the simulation: each seed is a schedule of faults; prints the smallest one that breaks a promise
+  fuzz [--seconds N] [TARGET...]
+              feeds made-up bytes to the decoders, five minutes each; needs cargo-fuzz and a nightly toolchain
   mutants [FILTER]
               breaks each rule once by a switch and prints which test noticed
 ";
@@ -70,6 +73,10 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "test" => {
             let options = testing::Options::parse(rest).map_err(Failure::Usage)?;
             testing::run(&options)?;
+        }
+        "fuzz" => {
+            let options = fuzz::Options::parse(rest).map_err(Failure::Usage)?;
+            fuzz::run(&options)?;
         }
         "tidy" => {
             nothing_more(task, rest)?;

@@ -8,7 +8,9 @@ use crate::command::{cargo, must, target_directory};
 ///
 /// The program finds the binary under test in `TENURE_BIN`.
 pub fn run(name: &str, arguments: &[String]) -> Result<()> {
-    must(cargo().args(["build", "--release", "-p", "tenure", "--bin", "tenure"]))?;
+    if arguments != ["--only", "decode"] {
+        must(cargo().args(["build", "--release", "-p", "tenure", "--bin", "tenure"]))?;
+    }
     let binary = target_directory()?.join("release/tenure");
     must(
         cargo()

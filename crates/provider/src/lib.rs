@@ -8,7 +8,9 @@ mod classify;
 mod decode;
 mod dialect;
 mod encode;
+#[cfg(feature = "client")]
 mod http;
+#[cfg(feature = "client")]
 mod probe;
 mod provider;
 mod secret;
@@ -20,7 +22,9 @@ pub use classify::{classify, classify_event, output_that_fits, retry_after};
 pub use decode::Decoder;
 pub use dialect::Dialect;
 pub use encode::encode;
+#[cfg(feature = "client")]
 pub use http::HttpProvider;
+#[cfg(feature = "client")]
 pub use probe::{Finding, ProbeReport, probe};
 pub use provider::{AttemptKey, Encoded, EventStream, Provider};
 pub use secret::{Secret, SecretError};

@@ -1,6 +1,7 @@
 //! The benchmarks: interleaved rounds of real processes and of the store alone, medians against their targets.
 
 mod appends;
+mod decode;
 mod long;
 mod owned;
 mod postgres;
@@ -36,7 +37,9 @@ impl Default for Options {
 }
 
 /// The groups, in the order of the table.
-pub const GROUPS: [&str; 6] = ["run", "tools", "deltas", "appends", "postgres", "long"];
+pub const GROUPS: [&str; 7] = [
+    "run", "tools", "deltas", "appends", "postgres", "long", "decode",
+];
 
 /// What was measured.
 #[derive(Debug)]
@@ -62,10 +65,21 @@ impl Report {
 /// # Errors
 /// There is no `tenure`, or something that is measured fails.
 pub fn run(options: &Options) -> Result<Report> {
-    let tenure = crate::place::tenure()?;
     let wanted =
         |group: &str| options.only.is_empty() || options.only.iter().any(|one| one == group);
     let mut samples = table::Samples::default();
+    if wanted("decode") {
+        for _ in 0..options.rounds {
+            samples.decode(&decode::measure());
+        }
+    }
+    if options.only == ["decode"] {
+        return Ok(Report {
+            rows: samples.rows(),
+            notes: samples.notes(),
+        });
+    }
+    let tenure = crate::place::tenure()?;
     let long = wanted("long")
         .then(|| long::Session::import(&tenure))
         .transpose()?;

@@ -16,8 +16,10 @@ pub(super) type Raw<'a> = Option<&'a RawValue>;
 /// The string in `raw`; `None` for every other type.
 pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     let raw = raw?.get();
-    if !raw.starts_with('"') {
-        return None;
+    let inside = raw.strip_prefix('"')?.strip_suffix('"')?;
+    // Raw JSON was checked when it was cut out: without escapes it is the text.
+    if memchr::memchr(b'\\', inside.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(inside));
     }
     serde_json::from_str::<Str<'_>>(raw).ok().map(|s| s.0)
 }
@@ -39,7 +41,7 @@ pub(super) fn word(raw: Raw<'_>) -> Option<String> {
 
 /// An index: a whole number, or a string that holds one.
 pub(super) fn number(raw: Raw<'_>) -> Option<u64> {
-    word(raw)?.parse().ok()
+    raw?.get().trim_matches('"').parse().ok()
 }
 
 /// Arguments of a call: a string as it is, an object as its JSON text, anything else as nothing.
@@ -81,6 +83,7 @@ pub(super) fn tokens_at(value: &Value, path: &[&str]) -> Option<u64> {
 
 /// Is `text` a whole JSON object? Nothing can be appended to one.
 pub(super) fn is_object(text: &str) -> bool {
-    let text = text.trim_start();
-    text.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
+    let text = text.trim();
+    // The last byte first: this is asked again and again while arguments stream.
+    text.ends_with('}') && text.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
 }

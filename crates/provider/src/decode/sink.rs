@@ -1,9 +1,16 @@
 //! Where decoder machines put their events, with the bookkeeping all of them share.
 
-use std::collections::HashSet;
-use tenure_core::error::ProviderError;
+use std::collections::HashMap;
+use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::usage::Usage;
+
+/// So many calls may one response make. Models make a few; beyond this, somebody sends calls to fill our memory.
+const CALL_LIMIT: usize = 4096;
+
+/// Longer ids are replaced by one of our own: they are repeated with every piece of a call's input. Gateways that keep
+/// a sealed thought in the id stay below it.
+const ID_LIMIT: usize = 64 * 1024;
 
 /// Collects events of one feed and remembers what must be known over the whole stream.
 #[derive(Default)]
@@ -13,7 +20,8 @@ pub(super) struct Sink {
     ended: bool,
     fragments: u64,
     started: bool,
-    calls: HashSet<String>,
+    /// Every call id so far, with the number its next namesake gets.
+    calls: HashMap<String, u64>,
     origin: u64,
     usage: Usage,
     usage_said: Usage,
@@ -22,13 +30,15 @@ pub(super) struct Sink {
 impl Sink {
     /// Adds an event without content.
     pub fn push(&mut self, event: ProviderEvent) {
-        self.events.push(event);
+        if !self.ended {
+            self.events.push(event);
+        }
     }
 
     /// Adds an event that shows the model at work.
     pub fn push_content(&mut self, event: ProviderEvent) {
         self.content = true;
-        self.events.push(event);
+        self.push(event);
     }
 
     /// The model is at work although there is nothing to say.
@@ -41,8 +51,7 @@ impl Sink {
         if !self.started {
             self.started = true;
             self.origin = fnv(response_id.as_deref().unwrap_or(""));
-            self.events
-                .push(ProviderEvent::Started { response_id, model });
+            self.push(ProviderEvent::Started { response_id, model });
         }
     }
 
@@ -58,20 +67,29 @@ impl Sink {
     }
 
     /// A call id that is unique in this stream: the vendor's own where possible. Made-up ids depend only on
-    /// the stream, so that decoding it again gives the same ones.
+    /// the stream, so that decoding it again gives the same ones. Too many calls end the stream.
     pub fn call_id(&mut self, wanted: &str) -> String {
-        let base = if wanted.is_empty() {
+        if self.calls.len() >= CALL_LIMIT && !self.ended {
+            self.fail(ProviderError::new(
+                ErrorClass::Protocol,
+                format!("the provider asked for more than {CALL_LIMIT} calls in one response; the stream was given up"),
+            ));
+        }
+        let base = if wanted.is_empty() || wanted.len() > ID_LIMIT {
             format!("call_{:016x}_{}", self.origin, self.calls.len() + 1)
         } else {
             wanted.to_owned()
         };
         let mut id = base.clone();
-        let mut n = 1;
-        while !self.calls.insert(id.clone()) {
-            n += 1;
-            id = format!("{base}_{n}");
+        loop {
+            if !self.calls.contains_key(&id) {
+                self.calls.insert(id.clone(), 2);
+                return id;
+            }
+            let next = self.calls.entry(base.clone()).or_insert(2);
+            id = format!("{base}_{next}");
+            *next += 1;
         }
-        id
     }
 
     /// A complete local call. White space and `null` are what vendors send for no arguments.
@@ -103,12 +121,15 @@ impl Sink {
     pub fn say_usage(&mut self) {
         if self.usage != self.usage_said {
             self.usage_said = self.usage;
-            self.events.push(ProviderEvent::Usage(self.usage));
+            self.push(ProviderEvent::Usage(self.usage));
         }
     }
 
     /// Ends the stream well.
     pub fn finish(&mut self, finish: Finish, raw: Option<String>) {
+        if self.ended {
+            return;
+        }
         self.push_content(ProviderEvent::Finish {
             finish,
             raw,
@@ -119,6 +140,9 @@ impl Sink {
 
     /// Ends the stream badly. Tokens known so far are said first: they were paid for.
     pub fn fail(&mut self, error: ProviderError) {
+        if self.ended {
+            return;
+        }
         self.say_usage();
         self.events.push(ProviderEvent::Error(error));
         self.ended = true;

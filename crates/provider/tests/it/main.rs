@@ -12,6 +12,7 @@ mod fold;
 mod found;
 mod http;
 mod invariants;
+mod limits;
 mod network;
 mod roundtrip;
 mod session;

@@ -1,6 +1,7 @@
 //! Samples of all rounds, their medians, and the table with targets and verdicts.
 
 use super::appends::Appends;
+use super::decode::Speed;
 use super::long::Opened;
 use super::median;
 use super::postgres::Shared;
@@ -48,7 +49,7 @@ impl Row {
 }
 
 /// What is measured, in the order of the table: name, unit, direction, fixed target.
-const FIGURES: [(&str, &str, Good, f64); 14] = [
+const FIGURES: [(&str, &str, Good, f64); 22] = [
     ("one-turn `tenure run`, wall", "ms", Good::AtMost, 80.0),
     (
         "one-turn `tenure run` on a fresh store, wall",
@@ -108,7 +109,48 @@ const FIGURES: [(&str, &str, Good, f64); 14] = [
         Good::AtLeast,
         1.0,
     ),
+    (
+        "decode Chat Completions, small deltas",
+        "MB/s",
+        Good::AtLeast,
+        200.0,
+    ),
+    (
+        "decode Chat Completions, large deltas",
+        "MB/s",
+        Good::AtLeast,
+        200.0,
+    ),
+    (
+        "decode Responses, small deltas",
+        "MB/s",
+        Good::AtLeast,
+        200.0,
+    ),
+    (
+        "decode Responses, large deltas",
+        "MB/s",
+        Good::AtLeast,
+        200.0,
+    ),
+    (
+        "decode Messages, small deltas",
+        "MB/s",
+        Good::AtLeast,
+        200.0,
+    ),
+    (
+        "decode Messages, large deltas",
+        "MB/s",
+        Good::AtLeast,
+        200.0,
+    ),
+    ("decode Gemini, small deltas", "MB/s", Good::AtLeast, 200.0),
+    ("decode Gemini, large deltas", "MB/s", Good::AtLeast, 200.0),
 ];
+
+/// The first of the decode figures; each stream says which one after it is its own.
+const FIRST_DECODE: usize = 14;
 
 /// The samples of all rounds.
 #[derive(Debug, Default)]
@@ -174,6 +216,12 @@ impl Samples {
         self.side_by_side.push(found.many);
     }
 
+    pub(super) fn decode(&mut self, speeds: &[Speed]) {
+        for speed in speeds {
+            self.add(FIRST_DECODE + speed.figure, speed.mb_per_s);
+        }
+    }
+
     pub(super) fn long(&mut self, opened: &Opened) {
         self.add(9, opened.request.as_secs_f64() * 1e3);
         self.add(10, opened.load.as_secs_f64() * 1e3);
@@ -221,6 +269,13 @@ impl Samples {
                 median(&self.transactions),
                 median(&self.side_by_side)
             ));
+        }
+        if self.values.contains_key(&FIRST_DECODE) {
+            notes.push(
+                "Decode speeds count bytes of the body and time on the core. A small delta is a token or two in an event \
+                 of 140 to 300 bytes, a large one four kilobytes of escaped source code."
+                    .to_owned(),
+            );
         }
         notes
     }

@@ -138,8 +138,8 @@ impl Calls {
         let call = &self.calls[at];
         let other_id = !id.is_empty() && !call.vendor_id.is_empty() && call.vendor_id != id;
         // Nothing can follow a whole object: another name or another id can only be another call.
-        let other_call = id.is_empty() && call.name != name && raw::is_object(&call.arguments);
-        if !name.is_empty() && (other_id || other_call) {
+        let other_call = || id.is_empty() && call.name != name && raw::is_object(&call.arguments);
+        if !name.is_empty() && (other_id || other_call()) {
             return None;
         }
         if other_id && raw::is_object(&call.arguments) {

@@ -2,11 +2,11 @@
 
 use super::super::sink::Sink;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use tenure_core::provider::ProviderEvent;
 
 /// Which part of an item a delta belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fragment {
     Text,
     /// A part of a reasoning summary.
@@ -46,8 +46,11 @@ enum Kind {
 /// An item while it streams.
 pub(super) struct Item {
     kind: Kind,
-    /// Open fragments by part, with their text so far.
-    parts: BTreeMap<Fragment, (String, String)>,
+    /// The part that streams, and its fragment. A part that is spoken to again after another one began gets a new
+    /// fragment: the old one has ended.
+    open: Option<(Fragment, String)>,
+    /// Bytes of text so far, of all parts.
+    streamed: usize,
     arguments: String,
 }
 
@@ -72,7 +75,8 @@ impl Item {
         };
         Self {
             kind,
-            parts: BTreeMap::new(),
+            open: None,
+            streamed: 0,
             arguments: String::new(),
         }
     }
@@ -86,7 +90,8 @@ impl Item {
         };
         Some(Self {
             kind,
-            parts: BTreeMap::new(),
+            open: None,
+            streamed: 0,
             arguments: String::new(),
         })
     }
@@ -120,11 +125,13 @@ impl Item {
         }
     }
 
-    /// The fragment id of a part. A new part of reasoning ends the one before it, so that a reader sees
+    /// The fragment id of a part. Another part of reasoning ends the one before it, so that a reader sees
     /// the parts apart.
     fn part(&mut self, fragment: &Fragment, text: &str, sink: &mut Sink) -> String {
-        if let Some((id, so_far)) = self.parts.get_mut(fragment) {
-            so_far.push_str(text);
+        self.streamed += text.len();
+        if let Some((open, id)) = &self.open
+            && open == fragment
+        {
             return id.clone();
         }
         let id = if matches!(self.kind, Kind::Message) {
@@ -132,9 +139,9 @@ impl Item {
             sink.push(ProviderEvent::TextStart { id: id.clone() });
             id
         } else {
-            if let Some((before, _)) = self.parts.last_key_value().map(|(_, part)| part) {
+            if let Some((_, before)) = self.open.take() {
                 sink.push(ProviderEvent::ReasoningEnd {
-                    id: before.clone(),
+                    id: before,
                     native: None,
                 });
             }
@@ -142,7 +149,7 @@ impl Item {
             sink.push(ProviderEvent::ReasoningStart { id: id.clone() });
             id
         };
-        self.parts.insert(*fragment, (id.clone(), text.to_owned()));
+        self.open = Some((*fragment, id.clone()));
         id
     }
 
@@ -175,7 +182,7 @@ impl Item {
 
     /// The response is over although the item was never done. With `cut`, it ended before its time.
     pub fn close(self, cut: bool, sink: &mut Sink) {
-        let open = self.parts.into_iter().next_back().map(|(_, (id, _))| id);
+        let open = self.open.map(|(_, id)| id);
         match (self.kind, open) {
             (Kind::Message, Some(id)) => sink.push(ProviderEvent::TextEnd { id, native: None }),
             (Kind::Reasoning, Some(id)) => {
@@ -200,17 +207,12 @@ impl Item {
                     .and_then(Value::as_str)
             })
             .collect();
-        let streamed = self
-            .parts
-            .get(&Fragment::Text)
-            .map_or(0, |(_, text)| text.len());
         // Gateways that buffer send the text only here.
-        if let Some(rest) = whole.get(streamed..).filter(|rest| !rest.is_empty()) {
+        if let Some(rest) = whole.get(self.streamed..).filter(|rest| !rest.is_empty()) {
             self.delta(&Fragment::Text, rest, sink);
         }
-        let id = match self.parts.remove(&Fragment::Text) {
-            Some((id, _)) => id,
-            None => return,
+        let Some((_, id)) = self.open.take() else {
+            return;
         };
         sink.push(ProviderEvent::TextEnd {
             id,
@@ -219,7 +221,7 @@ impl Item {
     }
 
     fn done_reasoning(mut self, fields: &Map<String, Value>, json: &str, sink: &mut Sink) {
-        if self.parts.is_empty() {
+        if self.open.is_none() {
             for (part, at) in list(fields, "summary").iter().zip(0..) {
                 self.whole_part(&Fragment::Summary(at), part, sink);
             }
@@ -227,8 +229,8 @@ impl Item {
                 self.whole_part(&Fragment::Thought(at), part, sink);
             }
         }
-        let id = match self.parts.pop_last() {
-            Some((_, (id, _))) => id,
+        let id = match self.open.take() {
+            Some((_, id)) => id,
             None => {
                 let id = sink.fragment("reasoning_");
                 sink.push(ProviderEvent::ReasoningStart { id: id.clone() });

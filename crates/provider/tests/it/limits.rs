@@ -1,0 +1,72 @@
+//! What one response may make us keep or repeat, whoever sends it.
+
+use crate::fold::{decode_cut, fold, read};
+use std::fmt::Write;
+use tenure_core::error::ErrorClass;
+use tenure_provider::Protocol;
+
+/// A Messages stream that asks for `count` calls, each under `id`.
+fn calls(count: usize, id: &str) -> String {
+    let mut body = String::from(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\"}}\n\n",
+    );
+    for index in 0..count {
+        write!(
+            body,
+            "data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{{\"type\":\"tool_use\",\"id\":\"{id}\",\"name\":\"f\",\"input\":{{}}}}}}\n\ndata: {{\"type\":\"content_block_stop\",\"index\":{index}}}\n\n"
+        )
+        .unwrap();
+    }
+    body + "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n"
+}
+
+#[test]
+fn four_thousand_calls_of_one_id_get_ids_of_their_own() {
+    let got = read(Protocol::AnthropicMessages, calls(4000, "same"));
+    assert!(got.finish.is_some(), "{:?}", got.error);
+    assert_eq!(got.calls.len(), 4000);
+    assert_eq!(got.calls[0].id, "same");
+    assert_eq!(got.calls[3999].id, "same_4000");
+}
+
+#[test]
+fn more_calls_than_any_model_makes_end_the_stream() {
+    let body = calls(10_000, "c");
+    let whole = decode_cut(Protocol::AnthropicMessages, body.as_bytes(), &[]);
+    let got = fold(&whole);
+    let error = got.error.unwrap();
+    assert_eq!(error.class, ErrorClass::Protocol);
+    assert!(error.message.contains("4096 calls"), "{error}");
+    assert!(got.calls.len() <= 4096);
+    let cuts: Vec<usize> = (0..body.len()).step_by(777).collect();
+    assert_eq!(
+        decode_cut(Protocol::AnthropicMessages, body.as_bytes(), &cuts),
+        whole
+    );
+}
+
+#[test]
+fn an_id_too_long_to_be_repeated_is_replaced_by_a_short_one() {
+    let long = "x".repeat(100_000);
+    let got = read(Protocol::AnthropicMessages, calls(2, &long));
+    assert_eq!(got.calls.len(), 2);
+    assert!(got.calls.iter().all(|call| call.id.len() < 40));
+    // What gateways keep in an id, a sealed thought, stays.
+    let sealed = format!("call_1__thought__{}", "y".repeat(20_000));
+    let got = read(Protocol::AnthropicMessages, calls(1, &sealed));
+    assert_eq!(got.calls[0].id, sealed);
+}
+
+#[test]
+fn arguments_in_thirty_thousand_pieces_are_read_in_time() {
+    let mut body = String::from(
+        "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":\\\"\"}}]}}]}\n\n",
+    );
+    for _ in 0..30_000 {
+        body.push_str("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"}}}}}}}}\"}}]}}]}\n\n");
+    }
+    body.push_str("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"\\\"}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n");
+    let got = read(Protocol::OpenaiChat, body);
+    // Judging what came so far at every piece would take hours.
+    assert_eq!(got.calls[0].input.as_ref().unwrap().len(), 240_008);
+}
