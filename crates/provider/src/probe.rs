@@ -1,7 +1,7 @@
 //! Is a provider reachable, does it speak HTTP, does it take the key? For `tenure doctor`.
 
 use crate::http::HttpProvider;
-use crate::settings::{ProviderSettings, shown_url};
+use crate::settings::{Protocol, ProviderSettings, shown_url};
 use std::time::Duration;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tokio::time::Instant;
@@ -98,6 +98,10 @@ fn judge(url: &str, settings: &ProviderSettings, error: &ProviderError) -> (Find
         ErrorClass::NotFound if error.status == Some(400) => {
             (Finding::Ok, format!("{url} answers and takes the key"))
         }
+        // Gemini's endpoint knows no model of that name, and says so only to whom it knows.
+        ErrorClass::NotFound if knows_no_model(settings.protocol, said) => {
+            (Finding::Ok, format!("{url} answers and takes the key"))
+        }
         ErrorClass::NotFound if error.status.is_some_and(|s| (300..400).contains(&s)) => {
             (Finding::NotFound, said.clone())
         }
@@ -123,4 +127,12 @@ fn judge(url: &str, settings: &ProviderSettings, error: &ProviderError) -> (Find
         ),
         _ => (Finding::Ok, format!("{url} answers and takes the key")),
     }
+}
+
+/// An endpoint of Gemini's (of its own API, or of Vertex AI) that has judged the key and knows no such model.
+fn knows_no_model(protocol: Protocol, said: &str) -> bool {
+    protocol == Protocol::Gemini
+        && [" is not found", "` was not found"]
+            .iter()
+            .any(|words| said.contains(&format!("models/{PROBED_MODEL}{words}")))
 }

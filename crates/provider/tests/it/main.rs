@@ -10,6 +10,8 @@ mod encode;
 mod errors;
 mod fold;
 mod found;
+mod gemini;
+mod gemini_requests;
 mod http;
 mod invariants;
 mod limits;
