@@ -5,6 +5,7 @@ mod command;
 mod fuzz;
 mod lint;
 mod measure;
+mod models;
 mod postgres;
 mod testing;
 mod tidy;
@@ -34,6 +35,9 @@ usage: cargo xtask TASK
               runs the simulation: each seed is a schedule of faults; prints the smallest one that breaks a promise
   fuzz [--seconds N] [TARGET...]
               feeds made-up bytes to the decoders, five minutes each; needs cargo-fuzz and a nightly toolchain
+  models --from FILE --version V --date YYYY-MM-DD
+              writes the built-in table of models from model_prices_and_context_window_backup.json of the PyPI package
+              litellm (`pip download --no-deps litellm`, version V; the file lies in the wheel)
   mutants [FILTER]
               breaks each rule once by a switch and prints which test noticed
 ";
@@ -102,6 +106,10 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         "kill" => measure::run("kill", rest)?,
         "sim" => measure::simulate(rest)?,
         "mutants" => measure::check("mutants", rest)?,
+        "models" => {
+            let options = models::Options::parse(rest).map_err(Failure::Usage)?;
+            models::run(&options)?;
+        }
         "help" | "--help" | "-h" => print!("{USAGE}"),
         _ => return Err(Failure::Usage(format!("there is no task `{task}`"))),
     }

@@ -88,7 +88,13 @@ impl Runner {
             let look = tokio::select! {
                 biased;
                 look = self.look() => look,
-                error = out_of_time => return Ok(DrainEnd::OutOfTime(error)),
+                error = out_of_time => {
+                    if self.writer.turn().execution.is_none() {
+                        // Nothing has begun that could have lasted too long.
+                        continue;
+                    }
+                    return Ok(DrainEnd::OutOfTime(error));
+                }
             };
             match look {
                 Ok(None) => {}

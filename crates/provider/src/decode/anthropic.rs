@@ -232,13 +232,21 @@ impl Anthropic {
             })
             .and_then(raw::tokens)
             .unwrap_or(0);
-        sink.set_usage(Usage::from_net(
+        let mut usage = Usage::from_net(
             get("input_tokens"),
             get("cache_read_input_tokens"),
             get("cache_creation_input_tokens"),
             get("output_tokens"),
             reasoning,
-        ));
+        );
+        // What is written for an hour has a price of its own.
+        let long = self
+            .usage
+            .get("cache_creation")
+            .and_then(|written| written.get("ephemeral_1h_input_tokens"))
+            .and_then(raw::tokens);
+        usage.cache_write_long = long.unwrap_or(0).min(usage.cache_write);
+        sink.set_usage(usage);
     }
 }
 

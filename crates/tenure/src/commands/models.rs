@@ -76,7 +76,8 @@ fn list(config: &Config, args: &ModelsArgs) -> CliResult {
             out.push_str(&others(name, protocol, names.len(), known.len(), args.all));
         }
     }
-    if !args.json {
+    let tables = config.providers.values().any(|p| p.catalogue.is_some());
+    if tables && !args.json {
         out.push_str(&sources(&catalogue));
     }
     print(&out)

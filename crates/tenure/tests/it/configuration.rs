@@ -72,7 +72,7 @@ fn the_example_is_a_configuration() {
     let models = place.run(&["models"]).exits(0);
     assert_eq!(
         models.stdout,
-        "* local/m1  openai-chat, context 200000, output 32000, price unknown\n"
+        "* local/m1  openai-chat, context 200000 (configuration), output 32000 (configuration), price unknown\n"
     );
 }
 

@@ -7,12 +7,14 @@
 )]
 
 mod bad_input;
+mod budgets;
 mod configuration;
 mod detach;
 mod doctor;
 mod endings;
 mod export;
 mod json;
+mod models;
 mod nodes;
 mod permissions;
 mod real;

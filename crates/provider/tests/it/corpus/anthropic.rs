@@ -20,11 +20,15 @@ pub const VENDOR: Vendor = Vendor {
 fn usage(expected: &Value) -> Option<Usage> {
     let merged = expected.get("usage_merged")?;
     let at = |key: &str| tokens(merged, &[key]);
-    Some(Usage::from_net(
+    let usage = Usage::from_net(
         at("input_tokens"),
         at("cache_read_input_tokens"),
         at("cache_creation_input_tokens"),
         at("output_tokens"),
         tokens(merged, &["output_tokens_details", "thinking_tokens"]),
-    ))
+    );
+    Some(Usage {
+        cache_write_long: tokens(merged, &["cache_creation", "ephemeral_1h_input_tokens"]),
+        ..usage
+    })
 }
