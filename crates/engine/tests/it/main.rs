@@ -7,6 +7,7 @@ mod budgets;
 mod cases;
 mod checks;
 mod compaction;
+mod dialects;
 mod drain;
 mod failures;
 mod fakes;

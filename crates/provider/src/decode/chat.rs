@@ -21,6 +21,9 @@ use sources::Sources;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::{Finish, ProviderEvent};
 
+/// A seal is kept until its reasoning ends; no vendor's comes near this.
+const SEAL_LIMIT: usize = 4 * 1024 * 1024;
+
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
@@ -270,7 +273,9 @@ impl Chat {
         } else if let Some(text) = raw::filled(delta.reasoning_text) {
             self.reasoning(Field::Text, &text, sink);
         }
-        if let Some(sealed) = raw::filled(delta.reasoning_opaque) {
+        if let Some(sealed) = raw::filled(delta.reasoning_opaque)
+            && self.opaque.len() + sealed.len() <= SEAL_LIMIT
+        {
             self.opaque.push_str(&sealed);
         }
         self.sources.annotate(delta.annotations);

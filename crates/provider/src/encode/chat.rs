@@ -54,8 +54,9 @@ struct Function<'a> {
 /// The body; `None` when no message is left.
 pub(super) fn encode(request: &Request, dialect: Dialect, output: Option<u64>) -> Option<Vec<u8>> {
     let facts = dialect.facts();
-    let tools = tools(request, facts);
-    let form = options::form(request, facts, !tools.is_empty());
+    let hosted = options::hosted_tools(request, facts);
+    let tools = tools(request, facts, hosted.len());
+    let form = options::form(request, facts, !(tools.is_empty() && hosted.is_empty()));
     let settings = messages::Settings {
         facts,
         marks: marks(request, facts),
@@ -91,7 +92,6 @@ pub(super) fn encode(request: &Request, dialect: Dialect, output: Option<u64>) -
     if let Some(format) = form.field {
         body.put("response_format", &format);
     }
-    let hosted = options::hosted_tools(request, facts);
     let choice = options::choice(request, facts, tools.len());
     // A server that cannot be told to leave tools alone must not see any.
     let shown = choice != options::Chosen::Hide;
@@ -106,9 +106,13 @@ pub(super) fn encode(request: &Request, dialect: Dialect, output: Option<u64>) -
     Some(body.finish())
 }
 
-/// The definitions the server takes, in their order. More than it takes would make every request invalid.
-fn tools<'a>(request: &'a Request, facts: &Facts) -> Vec<Tool<'a>> {
-    let most = if facts.tools { facts.max_tools } else { 0 };
+/// The definitions the server takes beside `others`, in their order. More would make every request invalid.
+fn tools<'a>(request: &'a Request, facts: &Facts, others: usize) -> Vec<Tool<'a>> {
+    let most = if facts.tools {
+        facts.max_tools.saturating_sub(others)
+    } else {
+        0
+    };
     request
         .tools
         .iter()

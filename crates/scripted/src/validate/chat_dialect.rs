@@ -44,11 +44,19 @@ pub enum ChatDialect {
     LmStudio,
     /// vLLM.
     Vllm,
+    /// SGLang.
+    Sglang,
+    /// Together.
+    Together,
+    /// Fireworks.
+    Fireworks,
+    /// Google's imitation.
+    Google,
 }
 
 impl ChatDialect {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::Any,
         Self::Openai,
         Self::Azure,
@@ -66,6 +74,10 @@ impl ChatDialect {
         Self::Ollama,
         Self::LmStudio,
         Self::Vllm,
+        Self::Sglang,
+        Self::Together,
+        Self::Fireworks,
+        Self::Google,
     ];
 
     /// The word in paths: `/dialect/WORD/v1/chat/completions`.
@@ -88,6 +100,10 @@ impl ChatDialect {
             Self::Ollama => "ollama",
             Self::LmStudio => "lm-studio",
             Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::Together => "together",
+            Self::Fireworks => "fireworks",
+            Self::Google => "google",
         }
     }
 
@@ -179,8 +195,11 @@ fn check_tools(body: &Value, who: &str, habits: &Habits, report: &mut Report) {
     );
 }
 
-/// Thinking is on unless it is switched off.
+/// Thinking is on unless it is switched off, or the model's name means that.
 fn thinks(body: &Value) -> bool {
+    if text_of(body, "model") == "deepseek-chat" {
+        return false;
+    }
     body.pointer("/thinking/type") != Some(&Value::from("disabled"))
         && body.get("enable_thinking") != Some(&Value::Bool(false))
 }

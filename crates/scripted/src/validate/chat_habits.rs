@@ -73,7 +73,8 @@ pub(super) const ANY: Habits = Habits {
     refused_in_messages: &[],
     roles: &["system", "developer", "user", "assistant", "tool"],
     user_parts: &["text", "image_url", "input_audio", "file"],
-    assistant_parts: &["text", "refusal"],
+    // Who streams thinking parts, as Mistral's servers do, takes them again.
+    assistant_parts: &["text", "refusal", "thinking"],
     system_first: false,
     order: Order::Free,
     ids: Ids::UpTo(40),
@@ -131,6 +132,7 @@ const OPENAI_FIELDS: &[&str] = &[
 ];
 
 const OPENAI: Habits = Habits {
+    assistant_parts: &["text", "refusal"],
     fields: Some(OPENAI_FIELDS),
     message_fields: Some(&[
         "role",
@@ -169,6 +171,43 @@ const MISTRAL_FIELDS: &[&str] = &[
     "reasoning_effort",
     "metadata",
     "guardrails",
+];
+
+const VLLM: Habits = Habits {
+    user_parts: &["text", "image_url", "video_url", "audio_url", "input_audio"],
+    // The templates of several model families raise this.
+    system_first: true,
+    ids: Ids::UpTo(64),
+    choices: NO_ANY,
+    efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+    ..ANY
+};
+
+const GOOGLE_FIELDS: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "top_p",
+    "n",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+    "top_logprobs",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "reasoning_effort",
+    "modalities",
+    "service_tier",
+    "user",
+    "extra_body",
 ];
 
 /// What `dialect` takes and refuses.
@@ -359,14 +398,33 @@ const ROWS: &[(ChatDialect, Habits)] = &[
             ..ANY
         },
     ),
+    (ChatDialect::Vllm, VLLM),
+    (ChatDialect::Sglang, VLLM),
     (
-        ChatDialect::Vllm,
+        ChatDialect::Together,
         Habits {
-            user_parts: &["text", "image_url", "video_url", "audio_url", "input_audio"],
-            system_first: true,
-            ids: Ids::UpTo(64),
+            user_parts: &["text", "image_url", "video_url", "audio_url"],
             choices: NO_ANY,
-            efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+            ..ANY
+        },
+    ),
+    (
+        ChatDialect::Fireworks,
+        Habits {
+            user_parts: &["text", "image_url"],
+            efforts: &["none", "low", "medium", "high", "xhigh", "max"],
+            ..ANY
+        },
+    ),
+    (
+        ChatDialect::Google,
+        Habits {
+            // "Unknown name … Cannot find field."
+            fields: Some(GOOGLE_FIELDS),
+            refused_in_messages: &["reasoning_content", "reasoning", "reasoning_details"],
+            user_parts: &["text", "image_url", "input_audio"],
+            choices: NO_ANY,
+            efforts: &["none", "minimal", "low", "medium", "high"],
             ..ANY
         },
     ),

@@ -91,6 +91,12 @@ const MUTATIONS: &[Mutation] = &[
     ("chat.dialect.field", ChatDialect::Xai, |b| {
         b["search_parameters"] = json!({"mode": "auto"})
     }),
+    ("chat.dialect.field", ChatDialect::Google, |b| {
+        b["prompt_cache_key"] = json!("ses_1")
+    }),
+    ("chat.dialect.message_field", ChatDialect::Google, |b| {
+        b["messages"][4]["reasoning"] = json!("Hm.")
+    }),
     ("chat.dialect.field", ChatDialect::Cerebras, |b| {
         b["service_tier"] = json!("auto")
     }),

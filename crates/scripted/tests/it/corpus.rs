@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tenure_scripted::Script;
-use tenure_scripted::validate::{self, Broken};
+use tenure_scripted::validate::{self, Broken, ChatDialect};
 
 use crate::client::{CHAT, GEMINI, MESSAGES, RESPONSES, ask, events, post, serve};
 
@@ -46,6 +46,52 @@ fn accepts_all(folder: &str, check: Check, at_least: usize) {
 #[test]
 fn openai_chat_requests_of_the_corpus_pass() {
     accepts_all("openai-chat", validate::openai_chat, 81);
+}
+
+/// The servers of the corpus that have rules of their own here.
+const SERVERS: [(&str, ChatDialect); 12] = [
+    ("azure-openai-", ChatDialect::Azure),
+    ("deepseek-", ChatDialect::Deepseek),
+    ("groq-", ChatDialect::Groq),
+    ("llama-cpp-", ChatDialect::LlamaCpp),
+    ("mistral-", ChatDialect::Mistral),
+    ("ollama-", ChatDialect::Ollama),
+    ("openai-", ChatDialect::Openai),
+    ("openrouter-", ChatDialect::Openrouter),
+    ("perplexity-", ChatDialect::Perplexity),
+    ("together-", ChatDialect::Together),
+    ("vllm-", ChatDialect::Vllm),
+    ("z-ai-", ChatDialect::Zai),
+];
+
+/// What a server answered with a stream, its own rules must take.
+#[test]
+fn requests_that_single_servers_took_pass_their_own_rules() {
+    let root = folder_of("openai-chat");
+    let Ok(entries) = std::fs::read_dir(&root) else {
+        println!("skipped: no corpus at {}", root.display());
+        return;
+    };
+    let (mut seen, mut refused) = (0, Vec::new());
+    for entry in entries {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let server = SERVERS.iter().find(|(start, _)| name.starts_with(start));
+        let Some((_, dialect)) = server.filter(|_| name.ends_with(".request.json")) else {
+            continue;
+        };
+        seen += 1;
+        let body: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        if let Err(broken) = validate::openai_chat_dialect(&body, *dialect) {
+            refused.push((name, broken));
+        }
+    }
+    println!(
+        "corpus requests of single servers: {} of {seen} pass",
+        seen - refused.len()
+    );
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(seen >= 50, "only {seen} requests found");
 }
 
 #[test]

@@ -44,6 +44,9 @@ impl Hosted {
     pub fn delta(&mut self, json: &RawValue, sink: &mut Sink) {
         let entries: Vec<&RawValue> = serde_json::from_str(json.get()).unwrap_or_default();
         for (at, raw) in entries.into_iter().enumerate() {
+            if sink.ended() {
+                return;
+            }
             let Ok(entry) = serde_json::from_str::<Executed<'_>>(raw.get()) else {
                 continue;
             };
