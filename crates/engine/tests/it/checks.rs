@@ -154,10 +154,11 @@ fn call_over(open: &mut Open, message: &str, call: &str, seq: u64) {
 pub fn request_faults(request: &Request) -> Vec<String> {
     let mut all = pairing_faults(request);
     type Check = fn(&Value) -> Result<(), Vec<validate::Broken>>;
-    let vendors: [(Protocol, Check); 3] = [
+    let vendors: [(Protocol, Check); 4] = [
         (Protocol::OpenaiChat, validate::openai_chat),
         (Protocol::OpenaiResponses, validate::openai_responses),
         (Protocol::AnthropicMessages, validate::anthropic_messages),
+        (Protocol::Gemini, validate::gemini),
     ];
     let limits = ModelLimits {
         context: None,
