@@ -9,7 +9,7 @@ use crate::message::*;
 use crate::model::ModelRef;
 use crate::provider::{Finish, NativeState};
 use crate::request::*;
-use crate::session::SessionState;
+use crate::session::{SessionState, Withheld};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -49,8 +49,10 @@ const EMPTY_INPUT: &str = "(an empty message)";
 pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
     let mut builder = Builder {
         plan,
+        withheld: &state.withheld,
         messages: Vec::new(),
         ids: HashMap::new(),
+        bare: false,
     };
     if let Some(summary) = &state.summary {
         builder.user(vec![UserPart::Text(format!(
@@ -58,12 +60,12 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
             summary.text
         ))]);
         if let Some(pinned) = &summary.pinned {
-            builder.user(said(pinned));
+            builder.input(pinned, summary.seq);
         }
     }
     for entry in &state.entries {
         match entry.as_ref() {
-            Entry::Input { input, .. } => builder.user(said(input)),
+            Entry::Input { input, seq, .. } => builder.input(input, *seq),
             Entry::Note { text, .. } => builder.system(text),
             Entry::Assistant(message) => builder.assistant(message),
         }
@@ -71,6 +73,7 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
     if plan.last_step {
         builder.system(LAST_STEP_NOTICE);
     }
+    let wishes = wishes(state);
     Request {
         model: plan.model.clone(),
         system: state
@@ -88,33 +91,42 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
         max_output: plan.max_output,
         cache_key: plan.cache_key.clone(),
         hosted_tools: plan.hosted_tools.clone(),
-        output_schema: output_schema(state).cloned(),
-        effort: plan.effort,
+        output_schema: wishes.schema.cloned(),
+        effort: wishes.effort.or(plan.effort),
     }
 }
 
-/// The form that the newest prompt wants its answer in.
-fn output_schema(state: &SessionState) -> Option<&OutputSchema> {
+/// What the newest prompt asks of its answer.
+#[derive(Default)]
+struct Wishes<'a> {
+    schema: Option<&'a OutputSchema>,
+    effort: Option<Effort>,
+}
+
+fn wishes(state: &SessionState) -> Wishes<'_> {
     let newest = state
         .entries
         .iter()
         .rev()
         .find_map(|entry| match entry.as_ref() {
             Entry::Input {
-                input: InputKind::User { schema, .. },
+                input: input @ InputKind::User { .. },
                 ..
-            } => Some(schema),
+            } => Some(input),
             _ => None,
         });
-    let pinned = || match state.summary.as_ref()?.pinned.as_ref()? {
-        InputKind::User { schema, .. } => Some(schema),
-        _ => None,
-    };
-    newest.or_else(pinned)?.as_ref()
+    let pinned = || state.summary.as_ref()?.pinned.as_ref();
+    match newest.or_else(pinned) {
+        Some(InputKind::User { schema, effort, .. }) => Wishes {
+            schema: schema.as_ref(),
+            effort: *effort,
+        },
+        _ => Wishes::default(),
+    }
 }
 
 /// An input as the model reads it.
-fn said(input: &InputKind) -> Vec<UserPart> {
+fn said(input: &InputKind, hidden: bool) -> Vec<UserPart> {
     let texts = input_parts(input).into_iter().map(UserPart::Text);
     let media = match input {
         InputKind::User { media, .. } => media.as_slice(),
@@ -123,10 +135,23 @@ fn said(input: &InputKind) -> Vec<UserPart> {
     // Vendors advise to show what is asked about before the question.
     media
         .iter()
-        .cloned()
-        .map(UserPart::Media)
+        .map(|media| {
+            if hidden {
+                UserPart::Text(refused_media(media))
+            } else {
+                UserPart::Media(media.clone())
+            }
+        })
         .chain(texts)
         .collect()
+}
+
+/// Stands for an image or a document with which a request was refused.
+fn refused_media(media: &Media) -> String {
+    format!(
+        "[{} ({}) was attached here. The provider refused a request with it, so it is not shown.]",
+        media.name, media.media_type
+    )
 }
 
 /// The text parts of an input as the model reads them; media are not among them.
@@ -158,9 +183,12 @@ fn family(model: &str) -> &str {
 
 struct Builder<'a> {
     plan: &'a RequestPlan,
+    withheld: &'a Withheld,
     messages: Vec<RequestMessage>,
     /// How often each call id was used so far.
     ids: HashMap<String, u32>,
+    /// The message at hand goes without its provider's own state.
+    bare: bool,
 }
 
 impl Builder<'_> {
@@ -171,6 +199,10 @@ impl Builder<'_> {
             parts.push(EMPTY_INPUT.into());
         }
         self.messages.push(RequestMessage::User { parts });
+    }
+
+    fn input(&mut self, input: &InputKind, seq: u64) {
+        self.user(said(input, self.withheld.hides_media(seq)));
     }
 
     fn system(&mut self, text: &str) {
@@ -184,7 +216,8 @@ impl Builder<'_> {
     fn native(&self, native: Option<&NativeState>) -> Option<String> {
         native
             .filter(|n| {
-                n.protocol == self.plan.protocol
+                !self.bare
+                    && n.protocol == self.plan.protocol
                     && n.provider == self.plan.model.provider
                     && family(&n.model) == family(&self.plan.model.model)
             })
@@ -207,6 +240,7 @@ impl Builder<'_> {
     fn assistant(&mut self, message: &AssistantMessage) {
         let finish = message.end.as_ref().map(|end| end.finish);
         let paused = finish == Some(Finish::Pause);
+        self.bare = self.withheld.hides_reasoning(message.seq);
         let mut blocks = Vec::new();
         let mut results = Vec::new();
         for part in message.parts.iter().filter(|part| !part.superseded) {
@@ -387,12 +421,28 @@ fn says_something(block: &AssistantBlock) -> bool {
 }
 
 /// Reasoning with nothing behind it belongs to output that never came: it answers nothing, and vendors
-/// refuse a message that ends with it. What a vendor only wants kept goes with it.
+/// refuse a message that ends with it. What a vendor only wants kept goes with it, but for the name of the
+/// sandbox a turn ran code in: that is no content, and whoever goes on needs it.
 fn drop_dangling_reasoning(blocks: &mut Vec<AssistantBlock>) {
-    while matches!(
-        blocks.last(),
-        Some(AssistantBlock::Reasoning { .. } | AssistantBlock::Opaque { .. })
-    ) {
-        blocks.pop();
+    let mut sandbox = None;
+    while let Some(AssistantBlock::Reasoning { .. } | AssistantBlock::Opaque { .. }) = blocks.last()
+    {
+        if let Some(AssistantBlock::Opaque { native }) = blocks.pop()
+            && is_container(&native)
+        {
+            sandbox = Some(AssistantBlock::Opaque { native });
+        }
     }
+    if !blocks.is_empty() {
+        blocks.extend(sandbox);
+    }
+}
+
+fn is_container(native: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Block {
+        #[serde(default)]
+        r#type: String,
+    }
+    serde_json::from_str::<Block>(native).is_ok_and(|block| block.r#type == "container")
 }

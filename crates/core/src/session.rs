@@ -5,6 +5,9 @@
 
 pub mod checkpoint;
 mod conversation;
+mod withheld;
+
+pub use withheld::Withheld;
 
 use crate::budget::Ledger;
 use crate::event::body::*;
@@ -70,6 +73,9 @@ pub struct SessionState {
     pub overflow_compactions: u32,
     /// Prompt tokens of the first request after the last compaction, as the provider counted them.
     pub after_compaction: Option<u64>,
+    /// What requests leave out since a provider refused it.
+    #[serde(default)]
+    pub withheld: Withheld,
     /// What is open.
     #[serde(skip)]
     pub turn: TurnState,
@@ -198,9 +204,9 @@ impl SessionState {
                 self.limit_reached = more && last_step;
             }
             EventBody::StepFailed(e) => {
-                self.apply_conversation(event);
                 self.overflowed = e.error.kind == "context_overflow";
-                self.wants_step = self.overflowed;
+                self.wants_step = self.overflowed || self.withhold(&e.error, event.seq);
+                self.apply_conversation(event);
             }
             EventBody::InputAdmitted(_)
             | EventBody::InputPromoted(_)

@@ -1,8 +1,10 @@
 //! Requests in the vendors' JSON: pure, deterministic, valid whatever the history looks like.
 
+mod answer;
 mod anthropic;
 mod chat;
 mod gemini;
+mod media;
 mod responses;
 mod shape;
 
@@ -14,6 +16,23 @@ use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::model::ModelLimits;
 use tenure_core::request::Request;
 
+/// How long a provider is asked to keep a request's prefix in its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CacheTime {
+    /// As long as the vendor does by itself: minutes.
+    #[default]
+    Usual,
+    /// An hour, at a higher price of writing, where the vendor has that.
+    Hour,
+}
+
+/// Values of the vendor's own header that a request to `model` needs, if any.
+pub(crate) fn betas(protocol: Protocol, model: &str) -> Option<&'static str> {
+    (protocol == Protocol::AnthropicMessages)
+        .then(|| anthropic::betas(model))
+        .flatten()
+}
+
 /// Encodes `request` for `protocol`. Equal arguments give equal bytes.
 ///
 /// # Errors
@@ -24,6 +43,20 @@ pub fn encode(
     limits: &ModelLimits,
     request: &Request,
 ) -> Result<Encoded, ProviderError> {
+    encode_cached(protocol, dialect, limits, request, CacheTime::Usual)
+}
+
+/// As [`encode`], with an own time in the provider's cache.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_cached(
+    protocol: Protocol,
+    dialect: Dialect,
+    limits: &ModelLimits,
+    request: &Request,
+    cache: CacheTime,
+) -> Result<Encoded, ProviderError> {
     let output = match (request.max_output, limits.output) {
         (Some(wanted), Some(limit)) => Some(wanted.min(limit)),
         (wanted, limit) => wanted.or(limit),
@@ -31,7 +64,7 @@ pub fn encode(
     let body = match protocol {
         Protocol::OpenaiChat => chat::encode(request, dialect, output),
         Protocol::OpenaiResponses => responses::encode(request, output),
-        Protocol::AnthropicMessages => anthropic::encode(request, output),
+        Protocol::AnthropicMessages => anthropic::encode(request, output, cache),
         Protocol::Gemini => gemini::encode(request, output),
         Protocol::BedrockConverse => None,
     };

@@ -103,6 +103,7 @@ impl HttpProvider {
             headers.insert("x-tenure-attempt", key.clone());
             headers.entry("idempotency-key").or_insert(key);
         }
+        add_betas(&mut headers, self.settings.protocol, model);
         let url = endpoint(&self.base, self.settings.protocol, model);
         let sending = self
             .client
@@ -156,6 +157,25 @@ impl HttpProvider {
     fn masked(&self, mut error: ProviderError) -> ProviderError {
         mask(&self.secrets, &mut error);
         error
+    }
+}
+
+/// Adds what fields of a request to `model` need, behind what the configuration asks for.
+fn add_betas(headers: &mut HeaderMap, protocol: Protocol, model: &str) {
+    const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+    let Some(needed) = encode::betas(protocol, model) else {
+        return;
+    };
+    let configured = headers
+        .get(&BETA)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let all = match configured {
+        "" => needed.to_owned(),
+        configured => format!("{configured},{needed}"),
+    };
+    if let Ok(value) = HeaderValue::from_str(&all) {
+        headers.insert(BETA, value);
     }
 }
 

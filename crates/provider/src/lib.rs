@@ -21,7 +21,7 @@ pub use catalogue::{Catalogue, ModelInfo, ModelSettings, Origin};
 pub use classify::{classify, classify_event, output_that_fits, retry_after};
 pub use decode::Decoder;
 pub use dialect::Dialect;
-pub use encode::encode;
+pub use encode::{CacheTime, encode, encode_cached};
 #[cfg(feature = "client")]
 pub use http::HttpProvider;
 #[cfg(feature = "client")]

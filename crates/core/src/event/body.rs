@@ -4,7 +4,7 @@ use crate::error::{ProviderError, SessionError};
 use crate::id::*;
 use crate::model::ModelRef;
 use crate::provider::{Finish, NativeState};
-use crate::request::{Media, OutputSchema};
+use crate::request::{Effort, Media, OutputSchema};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +80,9 @@ pub enum InputKind {
         /// The form the answer to this prompt must have; it holds until the next prompt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schema: Option<OutputSchema>,
+        /// How hard to think about this prompt; none leaves it to the configuration.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<Effort>,
     },
     /// Tenure's own words to the model, for example after a crash.
     Synthetic {
@@ -108,6 +111,7 @@ impl InputKind {
             files,
             media: Vec::new(),
             schema: None,
+            effort: None,
         }
     }
 }

@@ -160,3 +160,135 @@ fn a_compaction_keeps_the_tail_and_pins_the_last_user_input() {
     let summary = state.summary.unwrap();
     assert!(matches!(summary.pinned, Some(InputKind::User { text, .. }) if text == "task"));
 }
+
+mod withheld {
+    //! One block that a provider refuses does not make every later request fail.
+
+    use super::*;
+    use crate::error::SessionError;
+    use crate::event::body::{InputKind, StepFailed, StepStarted};
+    use crate::request::Media;
+
+    fn with_picture(text: &str) -> InputKind {
+        InputKind::User {
+            text: text.into(),
+            files: Vec::new(),
+            media: vec![Media {
+                name: "a.png".into(),
+                media_type: "image/png".into(),
+                data: "AAAA".into(),
+            }],
+            schema: None,
+            effort: None,
+        }
+    }
+
+    struct Log {
+        state: SessionState,
+        seq: u64,
+    }
+
+    impl Log {
+        fn add(&mut self, body: impl Into<EventBody>) {
+            self.state.apply(&Event {
+                id: crate::EventId::from_bits(u128::from(self.seq) + 1),
+                session: crate::SessionId::from_bits(1),
+                seq: self.seq,
+                epoch: Some(1),
+                created_ms: 0,
+                body: body.into(),
+            });
+            self.seq += 1;
+        }
+
+        fn say(&mut self, kind: InputKind) {
+            let input = MessageId::from_bits(u128::from(self.seq) + 100);
+            self.add(InputAdmitted {
+                input: input.clone(),
+                kind,
+                delivery: Delivery::Steer,
+            });
+            self.add(InputPromoted { input });
+        }
+
+        fn fail(&mut self, kind: &str, message: &str) -> bool {
+            let error = SessionError::new(kind, message);
+            let wanted = self.state.can_repair(&error);
+            let id = MessageId::from_bits(u128::from(self.seq) + 100);
+            self.add(StepStarted {
+                message: id.clone(),
+                step: 1,
+                model: ModelRef {
+                    provider: "p".into(),
+                    model: "m".into(),
+                },
+                last: false,
+            });
+            self.add(StepFailed {
+                message: id,
+                error,
+                usage: Default::default(),
+                cost: None,
+            });
+            assert_eq!(
+                self.state.wants_step, wanted,
+                "the fold and the runner agree"
+            );
+            wanted
+        }
+    }
+
+    fn log() -> Log {
+        Log {
+            state: SessionState::default(),
+            seq: 0,
+        }
+    }
+
+    #[test]
+    fn a_refused_picture_is_left_out_once() {
+        let mut log = log();
+        log.say(with_picture("look"));
+        assert!(log.fail("invalid_request", "no idea"));
+        assert!(!log.fail("invalid_request", "no idea"), "one try");
+        log.say(with_picture("another"));
+        assert!(log.fail("request_too_large", ""));
+        assert!(!log.fail("rate_limit", "image"), "waiting helps that");
+    }
+
+    #[test]
+    fn an_old_picture_is_suspected_only_when_it_is_named() {
+        let mut log = log();
+        log.say(with_picture("look"));
+        let id = MessageId::from_bits(7);
+        log.add(StepStarted {
+            message: id.clone(),
+            step: 1,
+            model: ModelRef {
+                provider: "p".into(),
+                model: "m".into(),
+            },
+            last: false,
+        });
+        log.add(crate::event::body::StepEnded {
+            message: id,
+            finish: crate::provider::Finish::Stop,
+            usage: Default::default(),
+            cost: None,
+        });
+        log.say(InputKind::user("go on"));
+        assert!(!log.fail("invalid_request", "unknown model"));
+        assert!(log.fail(
+            "invalid_request",
+            "messages.0.content.1: image dimensions exceed max"
+        ));
+    }
+
+    #[test]
+    fn nothing_is_left_out_where_there_is_nothing() {
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        assert!(!log.fail("invalid_request", "Invalid signature in thinking block"));
+        assert!(!log.fail("invalid_request", "image"));
+    }
+}

@@ -283,6 +283,11 @@ impl Runner {
             // The fold remembers the overflow: the next boundary compacts, or ends the execution.
             return Ok(None);
         }
+        if self.state.can_repair(&session_error) {
+            // The fold remembers what was refused: the same step is tried once more without it.
+            self.again = true;
+            return Ok(None);
+        }
         self.fail(session_error).await.map(Some)
     }
 

@@ -11,7 +11,7 @@ use block::Block;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
-use tenure_core::provider::Finish;
+use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::usage::Usage;
 
 #[derive(Deserialize)]
@@ -40,12 +40,23 @@ struct Message<'a> {
     model: Raw<'a>,
     #[serde(borrow, default)]
     usage: Raw<'a>,
+    #[serde(borrow, default)]
+    container: Raw<'a>,
 }
 
 #[derive(Deserialize)]
 struct MessageDelta<'a> {
     #[serde(borrow, default)]
     stop_reason: Raw<'a>,
+    #[serde(borrow, default)]
+    container: Raw<'a>,
+}
+
+/// The sandbox that hosted code ran in. To use it further its id has to be sent again.
+#[derive(Deserialize)]
+struct Container<'a> {
+    #[serde(borrow, default)]
+    id: Raw<'a>,
 }
 
 /// The machine.
@@ -59,6 +70,7 @@ pub(super) struct Anthropic {
     local_calls: bool,
     usage: Map<String, Value>,
     stop_reason: Option<String>,
+    container: Option<String>,
     stopped: bool,
 }
 
@@ -85,6 +97,10 @@ impl Wire for Anthropic {
         let cut = self.stop_reason.as_deref() == Some("max_tokens");
         self.end_blocks(sink);
         self.release_bare_call(cut, sink);
+        if let Some(id) = self.container.take() {
+            let native = serde_json::json!({"type": "container", "id": id}).to_string();
+            sink.push(ProviderEvent::Opaque { native });
+        }
         let finish = match self.stop_reason.as_deref().map(finish_of) {
             None if self.local_calls => Finish::ToolCalls,
             None => Finish::Stop,
@@ -141,6 +157,7 @@ impl Anthropic {
         };
         let filled = |raw| raw::word(raw).filter(|w| !w.is_empty());
         sink.start(filled(message.id), filled(message.model));
+        self.take_container(message.container);
         self.merge_usage(message.usage, sink);
         sink.say_usage();
     }
@@ -179,9 +196,20 @@ impl Anthropic {
         let delta = event
             .delta
             .and_then(|d| serde_json::from_str::<MessageDelta<'_>>(d.get()).ok());
-        if let Some(reason) = delta.and_then(|d| raw::filled(d.stop_reason)) {
+        let Some(delta) = delta else { return };
+        self.take_container(delta.container);
+        if let Some(reason) = raw::filled(delta.stop_reason) {
             self.stop_reason = Some(reason.into_owned());
             sink.touch();
+        }
+    }
+
+    fn take_container(&mut self, container: Raw<'_>) {
+        let id = container
+            .and_then(|c| serde_json::from_str::<Container<'_>>(c.get()).ok())
+            .and_then(|c| raw::filled(c.id));
+        if let Some(id) = id {
+            self.container = Some(id.into_owned());
         }
     }
 
@@ -256,7 +284,8 @@ fn finish_of(reason: &str) -> Finish {
         "tool_use" => Finish::ToolCalls,
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "refusal" => Finish::ContentFilter,
-        "pause_turn" => Finish::Pause,
+        // Both want to be called again with what they sent.
+        "pause_turn" | "compaction" => Finish::Pause,
         _ => Finish::Other,
     }
 }

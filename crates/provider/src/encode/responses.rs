@@ -1,20 +1,40 @@
 //! OpenAI Responses: stateless, with the model's own items sent back as they were.
 
+use super::answer;
+use super::media::{self, Shown};
 use super::shape::{self, Json, Said, Turn, json, legal_id, native, visible};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
-use tenure_core::request::{AssistantBlock, Request, ToolChoice, ToolResult};
+use std::collections::{BTreeSet, HashMap};
+use tenure_core::request::{
+    AssistantBlock, Effort, HostedTool, OutputSchema, Request, ToolChoice, ToolResult,
+};
 
 const ID_LIMIT: usize = 64;
+
+/// What the vendor's own endpoint takes of pictures and documents.
+const MEDIA: media::Limits = media::Limits {
+    image: 20 * 1024 * 1024,
+    document: 40 * 1024 * 1024,
+    // Larger pictures are scaled by the vendor itself.
+    side: u32::MAX,
+    side_of_many: u32::MAX,
+    many: usize::MAX,
+    images: 400,
+    sum: 40 * 1024 * 1024,
+};
 
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
     stream: bool,
     store: bool,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    include: &'static [&'static str],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    include: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Answer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -22,10 +42,37 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "String::is_empty")]
     instructions: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<&'static str>,
+    tool_choice: Option<Choice<'a>>,
     input: Vec<Json>,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    effort: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Format {
+    r#type: &'static str,
+    name: String,
+    strict: bool,
+    schema: Value,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Choice<'a> {
+    Word(&'static str),
+    Function { r#type: &'static str, name: &'a str },
 }
 
 #[derive(Serialize)]
@@ -45,9 +92,22 @@ struct Message<'a> {
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
-    r#type: &'static str,
-    text: &'a str,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText {
+        text: &'a str,
+    },
+    OutputText {
+        text: &'a str,
+    },
+    InputImage {
+        detail: &'static str,
+        image_url: String,
+    },
+    InputFile {
+        filename: &'a str,
+        file_data: String,
+    },
 }
 
 /// How a call went out, so that its result goes out alike.
@@ -58,44 +118,37 @@ struct Sent {
 
 /// The body; `None` when no message is left.
 pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> {
+    let shown = Shown::of(request, &MEDIA);
     let mut input = Vec::new();
     let mut sent = HashMap::new();
     for turn in shape::turns(request) {
         match turn {
-            Turn::User(said) => input.extend(said.iter().map(|said| match said {
-                Said::User(text) => message("user", "input_text", text),
-                Said::Media(media) => message("user", "input_text", &shape::media_as_text(media)),
-                Said::System(text) => message("developer", "input_text", text),
-            })),
+            Turn::User(said) => said
+                .iter()
+                .for_each(|said| input.extend(said_items(said, &shown))),
             Turn::Assistant(blocks) => assistant(&blocks, &mut sent, &mut input),
             Turn::Results(results) => {
-                input.extend(results.iter().map(|result| answer(result, &sent)))
+                input.extend(results.iter().map(|result| result_item(result, &sent)))
             }
         }
     }
     if input.is_empty() {
         return None;
     }
-    let tools: Vec<Tool<'_>> = request
-        .tools
-        .iter()
-        .map(|tool| Tool {
-            r#type: "function",
-            name: &tool.name,
-            description: &tool.description,
-            parameters: shape::schema(tool),
-            strict: false,
-        })
-        .collect();
+    let model = &*request.model.model;
+    let tools = tools(request);
     let body = Body {
-        model: &request.model.model,
+        model,
         stream: true,
         store: false,
-        include: if reasons(&request.model.model) {
-            &["reasoning.encrypted_content"]
-        } else {
-            &[]
-        },
+        include: include(request),
+        reasoning: request
+            .effort
+            .filter(|_| reasons(model))
+            .map(|effort| reasoning(model, effort)),
+        text: request.output_schema.as_ref().map(|schema| Answer {
+            format: format(schema),
+        }),
         max_output_tokens: output.map(|n| n.max(16)),
         prompt_cache_key: &request.cache_key,
         instructions: request
@@ -105,34 +158,170 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
             .filter(|part| visible(part))
             .collect::<Vec<_>>()
             .join("\n\n"),
-        tool_choice: (!tools.is_empty()).then_some(match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
-            ToolChoice::Required | ToolChoice::Tool(_) => "required",
-        }),
+        tool_choice: (!tools.is_empty()).then(|| choice(request)),
         tools,
         input,
     };
     serde_json::to_vec(&body).ok()
 }
 
-/// Models that do not reason refuse to be asked for sealed reasoning.
-fn reasons(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    !["gpt-3", "gpt-4", "chatgpt-4"]
-        .iter()
-        .any(|old| name.starts_with(old))
+/// What is asked for beside the answer. Models that do not reason refuse to be asked for sealed reasoning.
+fn include(request: &Request) -> Vec<&'static str> {
+    let mut include = Vec::new();
+    if reasons(&request.model.model) {
+        include.push("reasoning.encrypted_content");
+    }
+    if request.hosted_tools.contains(&HostedTool::CodeExecution) {
+        include.push("code_interpreter_call.outputs");
+    }
+    include
 }
 
-fn message(role: &'static str, kind: &'static str, text: &str) -> Json {
+fn reasoning(model: &str, effort: Effort) -> Reasoning {
+    let effort = match effort {
+        // The first reasoning models, and the first of the fifth generation, always think a little.
+        Effort::Off if always_reasons(model) => "low",
+        Effort::Off => "none",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+    };
+    Reasoning {
+        effort,
+        summary: (effort != "none").then_some("auto"),
+    }
+}
+
+fn always_reasons(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let first = name
+        .strip_prefix("gpt-5")
+        .is_some_and(|rest| !rest.starts_with('.'));
+    let numbered = name
+        .strip_prefix('o')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    first || numbered || name.contains("codex")
+}
+
+/// The form of the answer: strict where the vendor's grammar can hold all of it.
+fn format(schema: &OutputSchema) -> Format {
+    let strict = answer::is_strict(&schema.schema);
+    Format {
+        r#type: "json_schema",
+        name: answer::name(schema),
+        strict,
+        schema: shape::canonical(&schema.schema),
+    }
+}
+
+fn tools(request: &Request) -> Vec<Json> {
+    #[derive(Serialize)]
+    struct Hosted {
+        r#type: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        container: Option<Container>,
+    }
+    #[derive(Serialize)]
+    struct Container {
+        r#type: &'static str,
+    }
+    let local = request.tools.iter().map(|tool| {
+        json(&Tool {
+            r#type: "function",
+            name: &tool.name,
+            description: &tool.description,
+            parameters: shape::schema(tool),
+            strict: false,
+        })
+    });
+    let hosted: BTreeSet<HostedTool> = request.hosted_tools.iter().copied().collect();
+    let hosted = hosted.into_iter().map(|tool| match tool {
+        HostedTool::WebSearch => json(&Hosted {
+            r#type: "web_search",
+            container: None,
+        }),
+        // The vendor goes on in the sandbox of earlier calls while it lives, and makes a new one after.
+        HostedTool::CodeExecution => json(&Hosted {
+            r#type: "code_interpreter",
+            container: Some(Container { r#type: "auto" }),
+        }),
+    });
+    local.chain(hosted).collect()
+}
+
+fn choice(request: &Request) -> Choice<'_> {
+    match &request.tool_choice {
+        ToolChoice::Auto => Choice::Word("auto"),
+        ToolChoice::None => Choice::Word("none"),
+        ToolChoice::Required => Choice::Word("required"),
+        ToolChoice::Tool(name) if request.tools.iter().any(|tool| tool.name == *name) => {
+            Choice::Function {
+                r#type: "function",
+                name,
+            }
+        }
+        ToolChoice::Tool(_) => Choice::Word("auto"),
+    }
+}
+
+fn said_items(said: &Said<'_>, shown: &Shown) -> Vec<Json> {
+    let user = |part| message("user", part);
+    match said {
+        Said::User(text) => vec![user(Part::InputText { text })],
+        Said::System(text) => vec![message("developer", Part::InputText { text })],
+        Said::Media(one) => {
+            let url = || format!("data:{};base64,{}", one.media_type, one.data);
+            match (shown.stand_in(one), media::kind(one)) {
+                (Some(words), _) => vec![user(Part::InputText { text: &words })],
+                (None, Some(media::Kind::Image)) => {
+                    // A picture has no name of its own; a prompt may speak of it by that.
+                    let name = format!("{}:", one.name);
+                    vec![
+                        user(Part::InputText { text: &name }),
+                        user(Part::InputImage {
+                            detail: "auto",
+                            image_url: url(),
+                        }),
+                    ]
+                }
+                (None, Some(media::Kind::Pdf)) => vec![user(Part::InputFile {
+                    filename: if visible(&one.name) {
+                        &one.name
+                    } else {
+                        "document.pdf"
+                    },
+                    file_data: url(),
+                })],
+                (None, None) => {
+                    let words = shape::media_as_text(one);
+                    vec![user(Part::InputText { text: &words })]
+                }
+            }
+        }
+    }
+}
+
+/// Does the model reason? Chat variants of reasoning models do not.
+fn reasons(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let old = ["gpt-3", "gpt-4", "chatgpt-4"];
+    let talks_only = name.starts_with("gpt-") && name.contains("-chat");
+    !talks_only && !old.iter().any(|old| name.starts_with(old))
+}
+
+fn message(role: &'static str, part: Part<'_>) -> Json {
     json(&Message {
         r#type: "message",
         role,
-        content: [Part { r#type: kind, text }],
+        content: [part],
     })
 }
 
-fn answer(result: &ToolResult, sent: &HashMap<String, Sent>) -> Json {
+fn told(text: &str) -> Json {
+    message("assistant", Part::OutputText { text })
+}
+
+fn result_item(result: &ToolResult, sent: &HashMap<String, Sent>) -> Json {
     #[derive(Serialize)]
     struct Output<'a> {
         r#type: &'static str,
@@ -167,7 +356,7 @@ fn assistant(blocks: &[&AssistantBlock], sent: &mut HashMap<String, Sent>, input
                 Some((own, fields)) if word(&fields, "type") == "message" => {
                     Some(named(own, fields, anonymous))
                 }
-                _ => visible(text).then(|| message("assistant", "output_text", text)),
+                _ => visible(text).then(|| told(text)),
             },
             AssistantBlock::Reasoning { native: own, .. } => {
                 match native(own.as_deref()) {
@@ -195,8 +384,7 @@ fn assistant(blocks: &[&AssistantBlock], sent: &mut HashMap<String, Sent>, input
                     input.push(call);
                     native(result.as_deref()).map(|(result, _)| result)
                 } else {
-                    shape::hosted_as_text(name, text)
-                        .map(|text| message("assistant", "output_text", &text))
+                    shape::hosted_as_text(name, text).map(|text| told(&text))
                 }
             }
             AssistantBlock::Opaque { native: own } => native(Some(own)).map(|(own, _)| own),

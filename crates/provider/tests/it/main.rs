@@ -8,6 +8,7 @@ mod corpus;
 mod dialects;
 mod encode;
 mod errors;
+mod features;
 mod fold;
 mod found;
 mod gemini;
