@@ -15,6 +15,7 @@ use tenure_core::event::body::*;
 use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
+use tenure_core::request::{Effort, Media, OutputSchema};
 use tenure_store::follow::{FollowItem, follow};
 use tenure_store::{
     Append, AppendError, Committed, HookOp, Interrupt, Interrupted, ReadError, Store,
@@ -48,6 +49,12 @@ pub struct Prompt {
     pub text: String,
     /// Attached text files.
     pub files: Vec<AttachedFile>,
+    /// Attached images and documents ([`crate::media::attach`]).
+    pub media: Vec<Media>,
+    /// The form its answer must have.
+    pub schema: Option<OutputSchema>,
+    /// How hard the model should think about it; none leaves it to the configuration.
+    pub effort: Option<Effort>,
     /// When it may enter.
     pub delivery: Delivery,
 }
@@ -59,6 +66,9 @@ impl Prompt {
             id: None,
             text: text.into(),
             files: Vec::new(),
+            media: Vec::new(),
+            schema: None,
+            effort: None,
             delivery: Delivery::Steer,
         }
     }
@@ -220,7 +230,7 @@ impl Client {
     /// admission; a lost answer is ridden out that way.
     ///
     /// # Errors
-    /// The session does not exist, the text is not acceptable, `InputExists` when the id was used with another
+    /// The session does not exist, the text, the media or the schema is not acceptable, `InputExists` when the id was used with another
     /// content, `Unconfirmed` when nobody could say in time whether it was admitted.
     pub async fn admit(
         &self,
@@ -231,7 +241,15 @@ impl Client {
             .id
             .clone()
             .unwrap_or_else(|| MessageId::from_bits(self.env.next_bits()));
-        let kind = InputKind::with_files(prompt.text, prompt.files);
+        crate::media::check(&prompt.media)?;
+        prompt.schema.as_ref().map_or(Ok(()), check_schema)?;
+        let kind = InputKind::User {
+            text: prompt.text,
+            files: prompt.files,
+            media: prompt.media,
+            schema: prompt.schema,
+            effort: prompt.effort,
+        };
         self.admit_kind(session, input, kind, prompt.delivery).await
     }
 
@@ -567,4 +585,22 @@ impl Client {
     ) -> futures::stream::BoxStream<'static, Result<FollowItem, ReadError>> {
         Box::pin(follow(self.store.clone(), session.clone(), after))
     }
+}
+
+/// The longest JSON Schema of an answer, in bytes.
+const MAX_SCHEMA: usize = 256 * 1024;
+
+fn check_schema(schema: &OutputSchema) -> Result<(), EngineError> {
+    let refuse = |reason: &str| {
+        Err(EngineError::Schema {
+            reason: reason.to_owned(),
+        })
+    };
+    if !schema.schema.is_object() {
+        return refuse("give a JSON Schema that is a JSON object");
+    }
+    if schema.schema.to_string().len() > MAX_SCHEMA {
+        return refuse("it is longer than 256 KiB; give a smaller one");
+    }
+    Ok(())
 }

@@ -35,6 +35,15 @@ pub enum EngineError {
         /// The id.
         input: MessageId,
     },
+    /// What is attached cannot be.
+    #[error(transparent)]
+    Media(#[from] crate::media::MediaError),
+    /// The form asked of the answer cannot be used.
+    #[error("the form of the answer cannot be used: {reason}")]
+    Schema {
+        /// What is wrong, and what to give instead.
+        reason: String,
+    },
     /// The answer to a write was lost, and the store did not say in time what became of it.
     #[error(
         "session {session}: it is not known whether this was stored ({reason}){}",

@@ -64,6 +64,7 @@ pub mod environment;
 mod error;
 mod hub;
 pub mod load;
+pub mod media;
 mod models;
 mod node;
 mod outcome;

@@ -16,6 +16,7 @@ pub mod models_dev;
 pub mod table;
 mod vendor;
 
+use crate::asks::Asks;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -48,6 +49,8 @@ pub struct ModelSettings {
     pub price: Option<Price>,
     /// What it can do.
     pub abilities: Option<Abilities>,
+    /// What is asked of it beside the conversation.
+    pub asks: Asks,
 }
 
 /// Where a value comes from.
@@ -99,6 +102,8 @@ pub struct ModelInfo {
     pub abilities: Option<Abilities>,
     /// Where they come from.
     pub origins: Origins,
+    /// What is asked of it beside the conversation.
+    pub asks: Asks,
 }
 
 impl ModelInfo {
@@ -134,6 +139,7 @@ impl ModelInfo {
         Self {
             limits: ModelLimits { context, output },
             price,
+            asks: declared.asks,
             abilities,
             origins: Origins {
                 context: context_from,

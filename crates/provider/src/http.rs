@@ -215,11 +215,13 @@ impl Provider for HttpProvider {
     }
 
     fn encode(&self, request: &Request) -> Result<Encoded, ProviderError> {
-        encode::encode(
+        let info = self.model_info(&request.model.model);
+        encode::encode_cached(
             self.settings.protocol,
             self.dialect,
-            &self.model_info(&request.model.model).limits,
+            &info.limits,
             request,
+            info.asks.cache,
         )
     }
 

@@ -3,6 +3,7 @@
 //! Floor 1: this crate knows requests and provider events of `tenure-core`, and nothing of sessions or
 //! stores. A [`Provider`] encodes a request purely and sends it once; retrying is the caller's decision.
 
+mod asks;
 pub mod catalogue;
 mod classify;
 mod decode;
@@ -17,6 +18,7 @@ mod secret;
 mod settings;
 mod sse;
 
+pub use asks::Asks;
 pub use catalogue::{Catalogue, ModelInfo, ModelSettings, Origin};
 pub use classify::{classify, classify_event, output_that_fits, retry_after};
 pub use decode::Decoder;

@@ -3,6 +3,7 @@
 use crate::amounts::{Bound, LimitsChange, Money, Time, Tokens};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use tenure_core::request::Effort;
 
 /// A durable runtime for LLM coding-agent sessions.
 #[derive(Debug, Parser)]
@@ -114,9 +115,20 @@ pub struct RunArgs {
     /// What it may take
     #[command(flatten)]
     pub limits: LimitFlags,
-    /// Attach a text file to the prompt (may be repeated)
-    #[arg(long = "file", short = 'f', value_name = "PATH")]
+    /// Attach a text file, an image (PNG, JPEG, GIF, WebP) or a PDF to the prompt (may be repeated)
+    #[arg(
+        long = "file",
+        visible_alias = "attach",
+        short = 'f',
+        value_name = "PATH"
+    )]
     pub files: Vec<PathBuf>,
+    /// The answer must be JSON that fits the JSON Schema in this file
+    #[arg(long, value_name = "FILE")]
+    pub output_schema: Option<PathBuf>,
+    /// How hard the model should think about this prompt: off, low, medium or high
+    #[arg(long, value_name = "LEVEL", value_parser = effort)]
+    pub effort: Option<Effort>,
     /// Allow every tool call without asking: for trusted automation only
     #[arg(long)]
     pub allow_all: bool,
@@ -427,6 +439,10 @@ pub struct DrainArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn effort(text: &str) -> Result<Effort, String> {
+    crate::config::asks::effort(text).ok_or_else(|| "use off, low, medium or high".to_owned())
 }
 
 #[cfg(test)]

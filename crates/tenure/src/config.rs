@@ -4,6 +4,7 @@
 //! project's file counts, [`resolve`] lays the layers over each other and remembers where each value comes
 //! from, [`show`] prints that.
 
+pub mod asks;
 pub mod node;
 pub mod origin;
 pub mod permissions;

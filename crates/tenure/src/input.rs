@@ -1,9 +1,11 @@
-//! What a person gives: prompts and attached files, checked before anything is changed.
+//! What a person gives: prompts, attached files and forms of answers, checked before anything is changed.
 
 use crate::exit::{CliError, CliResult};
 use std::io::Read;
 use std::path::Path;
 use tenure_core::event::body::AttachedFile;
+use tenure_core::request::{Media, OutputSchema};
+use tenure_engine::media;
 
 /// The longest prompt, in bytes. More belongs in a file that the model can read in parts.
 pub const MAX_PROMPT: usize = 1024 * 1024;
@@ -40,29 +42,88 @@ pub fn prompt(given: Option<&str>, stdin: impl Read) -> CliResult<String> {
     Ok(text)
 }
 
-/// Reads the files to attach.
-///
-/// # Errors
-/// Usage errors: missing, a folder, too long, not text.
-pub fn files(paths: &[impl AsRef<Path>]) -> CliResult<Vec<AttachedFile>> {
-    let mut total = 0;
-    paths
-        .iter()
-        .map(|path| {
-            let file = file(path.as_ref())?;
-            total += file.text.len();
-            if total > MAX_FILES {
-                return Err(
-                    CliError::usage("the attached files are longer than 4 MiB together")
-                        .hint("attach fewer, and name the paths of the others in the prompt"),
-                );
-            }
-            Ok(file)
-        })
-        .collect()
+/// The longest JSON Schema of an answer, in bytes.
+const MAX_SCHEMA: usize = 256 * 1024;
+
+/// What is attached to a prompt.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Attached {
+    /// Text files.
+    pub files: Vec<AttachedFile>,
+    /// Images and documents.
+    pub media: Vec<Media>,
 }
 
-fn file(path: &Path) -> CliResult<AttachedFile> {
+/// Reads the files to attach. Images and PDFs are told by their content.
+///
+/// # Errors
+/// Usage errors: missing, a folder, too long, neither text nor an image nor a PDF.
+pub fn files(paths: &[impl AsRef<Path>]) -> CliResult<Attached> {
+    let mut attached = Attached::default();
+    let mut total = 0;
+    for path in paths {
+        let (name, bytes) = file(path.as_ref())?;
+        if media::media_type(&bytes).is_some() {
+            let medium = media::attach(name, &bytes).map_err(of_media)?;
+            attached.media.push(medium);
+            continue;
+        }
+        if bytes.len() > MAX_FILE {
+            return Err(too_long(&name, Some(bytes.len())));
+        }
+        total += bytes.len();
+        if total > MAX_FILES {
+            return Err(
+                CliError::usage("the attached files are longer than 4 MiB together")
+                    .hint("attach fewer, and name the paths of the others in the prompt"),
+            );
+        }
+        let text = text_of(&bytes, &name)?;
+        attached.files.push(AttachedFile { name, text });
+    }
+    media::check(&attached.media).map_err(of_media)?;
+    Ok(attached)
+}
+
+fn of_media(error: media::MediaError) -> CliError {
+    CliError::usage(error.to_string())
+}
+
+/// Reads the form an answer must have.
+///
+/// # Errors
+/// Usage errors: missing, too long, no JSON object.
+pub fn schema(path: &Path) -> CliResult<OutputSchema> {
+    let name = path.display().to_string();
+    let wrong = |what: String| {
+        CliError::usage(format!("the schema {name} cannot be used: {what}")).hint(
+            "give a file that holds one JSON Schema, an object such as {\"type\": \"object\", …}",
+        )
+    };
+    let open = std::fs::File::open(path).map_err(|e| wrong(e.to_string()))?;
+    let bytes = bounded(open, MAX_SCHEMA, &name)?;
+    let schema: serde_json::Value =
+        serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    if !schema.is_object() {
+        return Err(wrong("it is no JSON object".to_owned()));
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name: String = stem
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .take(64)
+        .collect();
+    Ok(OutputSchema { name, schema })
+}
+
+/// A file's name and content.
+fn file(path: &Path) -> CliResult<(String, Vec<u8>)> {
     let name = path.display().to_string();
     let cannot = |e: std::io::Error| {
         CliError::usage(format!("the file {name} cannot be attached: {e}"))
@@ -71,14 +132,11 @@ fn file(path: &Path) -> CliResult<AttachedFile> {
     let meta = std::fs::metadata(path).map_err(cannot)?;
     if !meta.is_file() {
         return Err(CliError::usage(format!("{name} is not a file"))
-            .hint("--file attaches single text files; name folders in the prompt"));
+            .hint("--file attaches single files; name folders in the prompt"));
     }
     let open = std::fs::File::open(path).map_err(cannot)?;
-    let bytes = bounded(open, MAX_FILE, &name)?;
-    Ok(AttachedFile {
-        text: text_of(&bytes, &name)?,
-        name,
-    })
+    let bytes = bounded(open, media::MAX_MEDIA, &name)?;
+    Ok((name, bytes))
 }
 
 fn bounded(source: impl Read, limit: usize, what: &str) -> CliResult<Vec<u8>> {
@@ -88,7 +146,11 @@ fn bounded(source: impl Read, limit: usize, what: &str) -> CliResult<Vec<u8>> {
         .read_to_end(&mut bytes)
         .map_err(|e| CliError::usage(format!("{what} cannot be read: {e}")))?;
     if bytes.len() > limit {
-        return Err(too_long(what, None));
+        return Err(match limit {
+            MAX_PROMPT => too_long(what, None),
+            _ => CliError::usage(format!("{what} is longer than {limit} bytes"))
+                .hint("attach a smaller file, or name its path in the prompt"),
+        });
     }
     Ok(bytes)
 }
@@ -111,7 +173,7 @@ fn text_of(bytes: &[u8], what: &str) -> CliResult<String> {
 
 fn not_text(what: &str, why: &str) -> CliError {
     CliError::usage(format!("{what} is not text: it holds {why}")).hint(
-        "prompts and attached files are UTF-8 text; name the path of other files in the prompt",
+        "prompts and attached files are UTF-8 text, images or PDFs; name the path of other files in the prompt",
     )
 }
 
@@ -152,16 +214,42 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let good = folder.path().join("a.txt");
         std::fs::write(&good, "text").unwrap();
-        let read = files(&[&good]).unwrap();
+        let picture = folder.path().join("p");
+        std::fs::write(&picture, b"\x89PNG\r\n\x1a\n\0\0\0\0").unwrap();
+        let read = files(&[&good, &picture]).unwrap();
         assert_eq!(
-            (read[0].name.as_str(), read[0].text.as_str()),
+            (read.files[0].name.as_str(), read.files[0].text.as_str()),
             (good.to_str().unwrap(), "text")
         );
+        assert_eq!(read.media[0].media_type, "image/png");
         let binary = folder.path().join("b");
         std::fs::write(&binary, [0, 1]).unwrap();
         let missing = folder.path().join("c");
         for bad in [binary.as_path(), missing.as_path(), folder.path()] {
             assert_eq!(files(&[bad]).unwrap_err().kind.code(), 2);
+        }
+        let long = folder.path().join("d.pdf");
+        std::fs::write(
+            &long,
+            [&b"%PDF-1.7"[..], &vec![b'x'; media::MAX_MEDIA]].concat(),
+        )
+        .unwrap();
+        assert_eq!(files(&[&long]).unwrap_err().kind.code(), 2);
+    }
+
+    #[test]
+    fn a_form_of_answers_is_a_json_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = folder.path().join("my answer.json");
+        std::fs::write(&good, r#"{"type": "object"}"#).unwrap();
+        let read = schema(&good).unwrap();
+        assert_eq!(
+            (read.name.as_str(), read.schema["type"].as_str()),
+            ("my_answer", Some("object"))
+        );
+        for bad in ["[1]", "{", ""] {
+            std::fs::write(&good, bad).unwrap();
+            assert_eq!(schema(&good).unwrap_err().kind.code(), 2);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The `tenure` program: guardian re-execution, the runtime, and the way from arguments to a command.
 
 mod amounts;
+mod answer;
 mod args;
 mod ask;
 mod background;

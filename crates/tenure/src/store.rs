@@ -217,7 +217,9 @@ impl From<EngineError> for CliError {
             EngineError::Append(error) => error.into(),
             EngineError::Read(error) => error.into(),
             EngineError::Config(error) => Self::usage(error.to_string()),
-            error @ EngineError::InputExists { .. } => Self::usage(error.to_string()),
+            error @ (EngineError::InputExists { .. }
+            | EngineError::Media(_)
+            | EngineError::Schema { .. }) => Self::usage(error.to_string()),
             other => Self::failed(other.to_string()).hint("`tenure doctor` says more"),
         }
     }

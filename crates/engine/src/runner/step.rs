@@ -104,8 +104,8 @@ impl Runner {
             last_step,
             max_output: self.output_to_ask(model),
             cache_key: self.session.to_string(),
-            hosted_tools: Vec::new(),
-            effort: None,
+            hosted_tools: model.info.asks.hosted.clone(),
+            effort: model.info.asks.effort,
         }
     }
 

@@ -141,7 +141,10 @@ fn fault(media: &Media, limits: &Limits, side: u32) -> Option<String> {
         Kind::Image => limits.image,
         Kind::Pdf => limits.document,
     };
-    if media.data.is_empty() || media.data.len() > longest {
+    if media.data.is_empty() {
+        return Some("its content was not kept".to_owned());
+    }
+    if media.data.len() > longest {
         return Some(format!("at most {} are taken", size_words(longest / 4 * 3)));
     }
     let head = media

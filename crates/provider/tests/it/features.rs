@@ -114,7 +114,7 @@ fn bc_s_066_what_a_vendor_would_refuse_is_told_in_words() {
         ("long.png", "image/png", &long, "3.7 MiB"),
         ("song.mp3", "audio/mpeg", "AAAA", "not taken"),
         ("fake.png", "image/png", PDF, "does not look like"),
-        ("none.png", "image/png", "", "at most"),
+        ("none.png", "image/png", "", "not kept"),
         ("odd.png", "image/png", "%%%", "does not look like"),
     ];
     for (name, media_type, data, why) in cases {

@@ -10,13 +10,15 @@ use crate::exit::{CliError, CliResult, Kind};
 use crate::follow::{End, Follow, Until, left_behind, told};
 use crate::node::{self, Role};
 use crate::render::view::View;
-use crate::{ask, background, input, providers, store};
+use crate::{answer, ask, background, input, providers, store};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::event::body::{AttachedFile, Delivery, Location};
+use tenure_core::event::body::{Delivery, Location};
+use tenure_core::request::OutputSchema;
+use tenure_core::session::SessionState as Fold;
 use tenure_core::{ModelRef, SessionId};
-use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Prompt, Scope};
+use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Outcome, Prompt, Scope};
 use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
 use tenure_tools::permission::Rules;
 
@@ -27,7 +29,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 struct Asked {
     config: Config,
     text: String,
-    files: Vec<AttachedFile>,
+    attached: input::Attached,
+    schema: Option<OutputSchema>,
     title: Option<String>,
     cwd: PathBuf,
     rules: Rules,
@@ -44,7 +47,10 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     let prompt = Prompt {
         id: None,
         text: asked.text.clone(),
-        files: asked.files.clone(),
+        files: asked.attached.files.clone(),
+        media: asked.attached.media.clone(),
+        schema: asked.schema.clone(),
+        effort: args.effort,
         delivery: if args.queue {
             Delivery::Queue
         } else {
@@ -82,8 +88,23 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
         until: Until::Input(admission.input.clone()),
         interactive: asked.interactive,
     };
-    let end = follow.run(&mut view).await?;
+    let mut end = follow.run(&mut view).await?;
+    if let (End::Outcome(Outcome::Succeeded), Some(schema)) = (&end, &asked.schema) {
+        let state = fold(&engine.client(), &session).await?;
+        if let Err(error) = answer::check(&state, schema) {
+            end = End::Outcome(Outcome::Failed(error));
+        }
+    }
     finish(&asked.config, &engine, &session, &end, &mut view, began).await
+}
+
+/// The session as its log tells it.
+async fn fold(client: &Client, session: &SessionId) -> CliResult<Fold> {
+    let mut state = Fold::default();
+    tenure_engine::load::catch_up(client.store().as_ref(), session, &mut state)
+        .await
+        .map_err(|e| CliError::failed(e.to_string()))?;
+    Ok(state)
 }
 
 /// The events of this prompt, and of the session when it is new.
@@ -98,7 +119,12 @@ fn after(admission: &Admission, created: bool) -> Option<u64> {
 /// Checks all that is given before anything is changed.
 fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
     let mut text = input::prompt(args.prompt.as_deref(), std::io::stdin())?;
-    let mut files = input::files(&args.files)?;
+    let mut attached = input::files(&args.files)?;
+    let schema = args
+        .output_schema
+        .as_deref()
+        .map(input::schema)
+        .transpose()?;
     let cwd = working_folder(args.cwd.as_deref())?;
     let flags = Flags {
         model: args.model.clone(),
@@ -114,7 +140,7 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
     let secrets = providers::known_secrets(&config);
     let mut title = args.title.clone();
     let texts = std::iter::once(&mut text)
-        .chain(files.iter_mut().map(|file| &mut file.text))
+        .chain(attached.files.iter_mut().map(|file| &mut file.text))
         .chain(&mut title);
     let found = texts.filter_map(|text| providers::mask(text, &secrets).then_some(()));
     if found.count() > 0 {
@@ -125,7 +151,8 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
     Ok(Asked {
         config,
         text,
-        files,
+        attached,
+        schema,
         title,
         cwd,
         rules,

@@ -100,7 +100,9 @@ fn pending_lines(
     drawing: &crate::render::transcript::Drawing,
 ) -> Vec<String> {
     let mut lines = match &input.kind {
-        InputKind::User { text, files, .. } => prompt_lines(text, files, drawing),
+        InputKind::User {
+            text, files, media, ..
+        } => prompt_lines(text, files, media, drawing),
         InputKind::Synthetic { text } => vec![format!("· for the model: {}", safe_line(text))],
         InputKind::Compaction => vec!["· compact the history".to_owned()],
         InputKind::Move { location } => {

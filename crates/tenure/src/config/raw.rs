@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use tenure_core::price::{Rates, Tier};
+use tenure_provider::Asks;
 
 /// A value and its 1-based line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +114,8 @@ pub struct RawModel {
     pub price: Option<At<RawPrice>>,
     /// `abilities`
     pub abilities: Option<At<Vec<String>>>,
+    /// `effort`, `hosted` and `cache_time`
+    pub asks: Asks,
 }
 
 /// `price`: decimal numbers of dollars per million tokens, already read.

@@ -2,11 +2,13 @@
 
 mod price;
 
+use super::asks;
 use super::raw::*;
 use crate::exit::{CliError, CliResult, nearest};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use tenure_provider::Asks;
 use tenure_provider::catalogue::Ability;
 use toml_edit::{Document, Item, TableLike, Value};
 
@@ -47,7 +49,15 @@ const PROVIDER: &[&str] = &[
     "idle_timeout_s",
     "models",
 ];
-const MODEL: &[&str] = &["context", "output", "price", "abilities"];
+const MODEL: &[&str] = &[
+    "context",
+    "output",
+    "price",
+    "abilities",
+    "effort",
+    "hosted",
+    "cache_time",
+];
 
 /// Parses `text`, which came from `path`.
 ///
@@ -278,6 +288,26 @@ impl Walk<'_> {
             output: self.whole(table, prefix, "output"),
             price,
             abilities,
+            asks: self.asks(table, prefix),
+        }
+    }
+
+    fn asks(&mut self, table: &dyn TableLike, prefix: &str) -> Asks {
+        let effort = self.scalar(table, prefix, "effort", "off, low, medium or high", |v| {
+            asks::effort(v.as_str()?)
+        });
+        let tools = "an array of web_search and code_execution";
+        let hosted = self.scalar(table, prefix, "hosted", tools, |v| {
+            let words = v.as_array()?.iter();
+            words.map(|v| asks::hosted(v.as_str()?)).collect()
+        });
+        let cache = self.scalar(table, prefix, "cache_time", "usual or 1h", |v| {
+            asks::cache_time(v.as_str()?)
+        });
+        Asks {
+            effort: effort.map(|at| at.value),
+            hosted: hosted.map_or_else(Vec::new, |at| at.value),
+            cache: cache.map_or_else(Default::default, |at| at.value),
         }
     }
 

@@ -613,6 +613,7 @@ fn model_settings(raw: &RawModel) -> ModelSettings {
                 .filter_map(|word| Ability::parse(word))
                 .collect()
         }),
+        asks: raw.asks.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::time::Duration;
 use tenure_core::price::{Price, Rates};
-use tenure_provider::ModelSettings;
+use tenure_provider::{CacheTime, ModelSettings};
 
 /// One line of the listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -241,6 +241,15 @@ pub fn model_words(model: &ModelSettings) -> String {
     }
     if let Some(abilities) = model.abilities {
         words.push(format!("abilities {abilities}"));
+    }
+    if let Some(effort) = model.asks.effort {
+        words.push(format!("effort {}", effort.as_str()));
+    }
+    for tool in &model.asks.hosted {
+        words.push(format!("hosted {}", tool.as_str()));
+    }
+    if model.asks.cache == CacheTime::Hour {
+        words.push("cached for 1h".into());
     }
     words.join(", ")
 }

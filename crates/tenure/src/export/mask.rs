@@ -5,7 +5,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use tenure_core::MessageId;
-use tenure_core::event::body::{FragmentChunk, FragmentEnded};
+use tenure_core::event::body::{FragmentChunk, FragmentEnded, InputKind};
 use tenure_core::event::{Event, EventBody, EventRecord};
 
 /// Fields that are names and numbers of Tenure's own, never anybody's text.
@@ -37,6 +37,7 @@ pub fn events(events: &[Event], patterns: &Patterns) -> (Vec<EventRecord>, u64) 
         .map(|event| {
             let mut masked = event.clone();
             match &mut masked.body {
+                EventBody::InputAdmitted(admitted) => without_content(&mut admitted.kind),
                 EventBody::FragmentChunk(chunk) => chunks.put(event.seq, chunk),
                 EventBody::FragmentEnded(end) => chunks.end(end),
                 _ => {}
@@ -56,6 +57,15 @@ pub fn events(events: &[Event], patterns: &Patterns) -> (Vec<EventRecord>, u64) 
         })
         .collect();
     (records, count)
+}
+
+/// Images and documents go without their content: nobody can say whether it shows a secret.
+fn without_content(kind: &mut InputKind) {
+    if let InputKind::User { media, .. } = kind {
+        for one in media {
+            one.data = "".into();
+        }
+    }
 }
 
 /// The body's data with secrets masked; none when it holds none.

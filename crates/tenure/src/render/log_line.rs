@@ -2,7 +2,7 @@
 
 use super::escape::safe_line;
 use super::terminal::Caps;
-use super::transcript::recovery_words;
+use super::transcript::{media_words, recovery_words};
 use super::{human, width};
 use crate::amounts::{Money, Time};
 use tenure_core::event::body::*;
@@ -165,7 +165,10 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
 
 fn input_words(kind: &InputKind) -> String {
     match kind {
-        InputKind::User { text, .. } | InputKind::Synthetic { text } => text.clone(),
+        InputKind::User { text, media, .. } => media.iter().fold(text.clone(), |line, one| {
+            format!("{line} + {}", media_words(one))
+        }),
+        InputKind::Synthetic { text } => text.clone(),
         InputKind::Compaction => "compaction".to_owned(),
         InputKind::Move { location } => format!("move to {}", location.directory),
     }

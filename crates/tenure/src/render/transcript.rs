@@ -13,6 +13,7 @@ use fragment::Fragment;
 use std::collections::{HashMap, HashSet};
 use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
+use tenure_core::request::Media;
 use tenure_core::usage::Usage;
 use tenure_core::{CallId, MessageId};
 use tenure_engine::LiveItem;
@@ -322,8 +323,10 @@ impl Transcript {
             return Vec::new();
         }
         match &kind {
-            InputKind::User { text, files, .. } => {
-                let lines = prompt_lines(text, files, &self.drawing);
+            InputKind::User {
+                text, files, media, ..
+            } => {
+                let lines = prompt_lines(text, files, media, &self.drawing);
                 self.block(Last::Prompt, lines)
             }
             InputKind::Synthetic { text } => self.mark(
@@ -452,7 +455,12 @@ fn kind_of(kind: FragmentKind) -> Last {
 }
 
 /// A prompt with a mark before it.
-pub fn prompt_lines(text: &str, files: &[AttachedFile], drawing: &Drawing) -> Vec<String> {
+pub fn prompt_lines(
+    text: &str,
+    files: &[AttachedFile],
+    media: &[Media],
+    drawing: &Drawing,
+) -> Vec<String> {
     let colour = drawing.look.colour;
     let safe = super::escape::safe(text.trim_end());
     let mut lines: Vec<String> = safe
@@ -471,7 +479,21 @@ pub fn prompt_lines(text: &str, files: &[AttachedFile], drawing: &Drawing) -> Ve
         );
         lines.push(Style::dim().paint(&text, colour));
     }
+    for one in media {
+        let text = format!("  + {}", media_words(one));
+        lines.push(Style::dim().paint(&text, colour));
+    }
     lines
+}
+
+/// An image or a document by name, type and size.
+pub fn media_words(media: &Media) -> String {
+    format!(
+        "{} ({}, {})",
+        safe_line(&media.name),
+        safe_line(&media.media_type),
+        human::bytes(tenure_engine::media::size(media) as u64)
+    )
 }
 
 /// What recovery found and decided, in words.
