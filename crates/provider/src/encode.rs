@@ -27,6 +27,10 @@ pub enum CacheTime {
 }
 
 /// Values of the vendor's own header that a request to `model` needs, if any.
+#[cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "the client sends headers")
+)]
 pub(crate) fn betas(protocol: Protocol, model: &str) -> Option<&'static str> {
     (protocol == Protocol::AnthropicMessages)
         .then(|| anthropic::betas(model))

@@ -165,6 +165,10 @@ enum Draft<'a> {
 }
 
 /// Header values that a request to `model` needs.
+#[cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "the client sends headers")
+)]
 pub(crate) fn betas(model: &str) -> Option<&'static str> {
     Generation::of(model).betas()
 }

@@ -51,6 +51,10 @@ pub(super) struct Binding {
 }
 
 /// The beta that [`Binding`] needs.
+#[cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "the client sends headers")
+)]
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 impl Generation {
@@ -139,6 +143,10 @@ impl Generation {
     }
 
     /// Betas without which a field of its requests would be refused.
+    #[cfg_attr(
+        not(feature = "client"),
+        allow(dead_code, reason = "the client sends headers")
+    )]
     pub fn betas(&self) -> Option<&'static str> {
         self.bound().then_some(BINDING_BETA)
     }
