@@ -8,3 +8,4 @@ mod long;
 mod p3;
 mod real;
 mod simulation;
+mod switching;
