@@ -628,7 +628,7 @@ fn bc_s_066_a_refused_picture_is_told_in_words_and_the_session_works_on() {
 
 #[test]
 fn bc_s_061_refused_signatures_are_left_out_of_one_more_try() {
-    for row in ALL {
+    for row in ALL.iter().filter(|row| row.reasoning.is_some()) {
         let mut log = Log::new();
         log.say(InputKind::user("look"));
         log.step(row, true);
