@@ -7,11 +7,12 @@ use anyhow::{Context, Result, bail};
 use crate::command::{must, root};
 
 /// Every target, by the name of its file in `fuzz/fuzz_targets`.
-const TARGETS: [&str; 5] = [
+const TARGETS: [&str; 6] = [
     "sse",
     "openai_chat",
     "openai_responses",
     "anthropic_messages",
+    "gemini",
     "errors",
 ];
 

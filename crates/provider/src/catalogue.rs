@@ -11,6 +11,7 @@
 //! text that is searched, not parsed, until a value is wanted: an unused one costs nothing.
 
 mod abilities;
+#[cfg(feature = "client")]
 pub mod download;
 pub mod models_dev;
 pub mod table;

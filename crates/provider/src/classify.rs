@@ -89,7 +89,7 @@ fn class_of(status: Option<u16>, said: &Said, wait: Option<u64>) -> ErrorClass {
         .unwrap_or_else(|| by_wording(status, said))
 }
 
-const HARD_QUOTA: [&str; 8] = [
+const HARD_QUOTA: [&str; 9] = [
     "insufficient_quota",
     "usage_limit_reached",
     "user_quota_exceeded",
@@ -98,6 +98,7 @@ const HARD_QUOTA: [&str; 8] = [
     "insufficient_credits",
     "billing_error",
     "billing_not_active",
+    "servicequotaexceededexception",
 ];
 
 fn short_window(said: &Said) -> bool {
@@ -139,7 +140,9 @@ fn rate_limited(status: u16, said: &Said) -> bool {
             "too many tokens, please wait",
         ])
         || (short_window(said) && said.has_any(&["limit", "too many"]))
-        || (status == 429 && !said.any_code(&overflow::CODES))
+        || (status == 429
+            && !said.any_code(&overflow::CODES)
+            && !said.any_code(&["modelnotreadyexception"]))
 }
 
 fn quota_worded(said: &Said) -> bool {
@@ -232,6 +235,7 @@ fn by_code(said: &Said) -> Option<ErrorClass> {
                 "service_unavailable",
                 "serviceunavailableexception",
                 "slow_down",
+                "modelnotreadyexception",
             ],
             ErrorClass::Overloaded,
         ),
@@ -248,6 +252,8 @@ fn by_code(said: &Said) -> Option<ErrorClass> {
 
 fn by_status(status: u16, said: &Said) -> Option<ErrorClass> {
     match status {
+        // Bedrock: the model behind the endpoint failed.
+        424 if said.any_code(&["modelerrorexception"]) => Some(ErrorClass::Server),
         401 | 407 => Some(ErrorClass::Auth),
         402 => Some(ErrorClass::Quota),
         403 if key_worded(said) => Some(ErrorClass::Auth),

@@ -7,6 +7,7 @@ mod over_sse;
 mod raw;
 mod responses;
 mod sink;
+mod surrogates;
 
 use crate::settings::Protocol;
 use over_sse::OverSse;

@@ -20,7 +20,7 @@ pub const VENDORS: [(&str, &[&str]); 10] = [
 
 /// The vendor that serves `base_url`, if its host is one's own. A proxy's is nobody's, whatever it forwards to.
 pub fn vendor_of(base_url: &str) -> Option<&'static str> {
-    let url = reqwest::Url::parse(base_url).ok()?;
+    let url = url::Url::parse(base_url).ok()?;
     let host = url.host_str()?.to_ascii_lowercase();
     let (vendor, _) = VENDORS.into_iter().find(|(_, hosts)| {
         hosts.iter().any(|known| {

@@ -29,34 +29,96 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
                     .map_or(0, |wait| wait.as_millis() as u64),
             );
         }
+        // Not in the standard: `30s`, `1m2.5s`.
+        if let Some(ms) = duration_ms(value) {
+            return Some(ms.round() as u64);
+        }
     }
     exhausted_window(headers, now)
 }
 
+/// Windows of vendors: what remains in one, the words for nothing, and when it begins anew.
+const WINDOWS: [(&str, &[&str], &str); 11] = [
+    (
+        "x-ratelimit-remaining-requests",
+        &["0"],
+        "x-ratelimit-reset-requests",
+    ),
+    (
+        "x-ratelimit-remaining-tokens",
+        &["0"],
+        "x-ratelimit-reset-tokens",
+    ),
+    ("x-ratelimit-remaining", &["0"], "x-ratelimit-reset"),
+    ("ratelimit-remaining", &["0"], "ratelimit-reset"),
+    (
+        "x-ratelimit-remaining-tokens-minute",
+        &["0"],
+        "x-ratelimit-reset-tokens-minute",
+    ),
+    (
+        "x-ratelimit-remaining-requests-day",
+        &["0"],
+        "x-ratelimit-reset-requests-day",
+    ),
+    (
+        "anthropic-ratelimit-requests-remaining",
+        &["0"],
+        "anthropic-ratelimit-requests-reset",
+    ),
+    (
+        "anthropic-ratelimit-tokens-remaining",
+        &["0"],
+        "anthropic-ratelimit-tokens-reset",
+    ),
+    (
+        "anthropic-ratelimit-input-tokens-remaining",
+        &["0"],
+        "anthropic-ratelimit-input-tokens-reset",
+    ),
+    (
+        "anthropic-ratelimit-output-tokens-remaining",
+        &["0"],
+        "anthropic-ratelimit-output-tokens-reset",
+    ),
+    (
+        "anthropic-ratelimit-unified-status",
+        &["rejected", "exhausted"],
+        "anthropic-ratelimit-unified-reset",
+    ),
+];
+
 /// The reset time of a window of which nothing remains; of several, the latest.
 fn exhausted_window(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
-    let get = |name: String| {
+    let get = |name: &str| {
         headers
-            .get(name.as_str())
+            .get(name)
             .and_then(|v| v.to_str().ok())
             .map(str::trim)
     };
-    let mut longest = None;
-    for kind in ["requests", "tokens"] {
-        if get(format!("x-ratelimit-remaining-{kind}")) == Some("0")
-            && let Some(ms) = get(format!("x-ratelimit-reset-{kind}")).and_then(duration_ms)
-        {
-            longest = longest.max(Some(ms.round() as u64));
-        }
+    let spent = WINDOWS.iter().filter(|(remaining, nothing, _)| {
+        get(remaining).is_some_and(|left| nothing.contains(&left))
+    });
+    spent
+        .filter_map(|(_, _, reset)| reset_ms(get(reset)?, now))
+        .max()
+}
+
+/// The wait until a reset that is told as a duration, an instant, or a bare number: a time since the epoch in
+/// milliseconds or seconds when it is large enough to be one, else seconds from now.
+pub(super) fn reset_ms(text: &str, now: SystemTime) -> Option<u64> {
+    if let Some(ms) = duration_ms(text) {
+        return Some(ms.round() as u64);
     }
-    for kind in ["requests", "tokens", "input-tokens", "output-tokens"] {
-        if get(format!("anthropic-ratelimit-{kind}-remaining")) == Some("0")
-            && let Some(at) = get(format!("anthropic-ratelimit-{kind}-reset")).and_then(iso_ms)
-        {
-            longest = longest.max(Some(at.saturating_sub(epoch_ms(now))));
-        }
+    let until = |at_ms: u64| at_ms.saturating_sub(epoch_ms(now));
+    if let Some(number) = non_negative(text) {
+        return Some(match number {
+            n if n >= 1e11 => until(n as u64),
+            n if n >= 1e9 => until((n * 1000.0) as u64),
+            n => (n * 1000.0).round() as u64,
+        });
     }
-    longest
+    iso_ms(text).map(until)
 }
 
 fn epoch_ms(now: SystemTime) -> u64 {

@@ -1,6 +1,6 @@
 //! What an error body says: its codes, its words and its delays, however deep they are nested.
 
-use super::retry_after::{duration_ms, iso_ms};
+use super::retry_after::{duration_ms, iso_ms, reset_ms};
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +16,7 @@ pub(super) struct Said {
     code: Option<String>,
     delay: Option<f64>,
     resets_at: Option<u64>,
+    reset: Option<String>,
     empty: bool,
 }
 
@@ -123,6 +124,10 @@ impl Said {
                     .or(self.delay);
             }
             ("resets_at", Value::Number(n)) => self.resets_at = n.as_u64(),
+            // A gateway that passes the limit's headers on in its body.
+            (name, Value::String(text)) if name.eq_ignore_ascii_case("x-ratelimit-reset") => {
+                self.reset = Some(text.clone());
+            }
             _ => {}
         }
     }
@@ -211,6 +216,11 @@ impl Said {
             |at_ms: u64| (now.as_secs() > 0).then(|| at_ms.saturating_sub(now.as_millis() as u64));
         if let Some(at) = self.resets_at {
             return until(at.saturating_mul(1000));
+        }
+        if let Some(reset) = &self.reset
+            && now.as_secs() > 0
+        {
+            return reset_ms(reset, UNIX_EPOCH + now);
         }
         for mark in [
             "try again in ",

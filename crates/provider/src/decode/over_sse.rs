@@ -1,10 +1,12 @@
 //! Server-sent events as the way from bytes to a protocol's machine.
 
 use super::sink::Sink;
+use super::surrogates::mended;
 use super::{Body, too_large};
 use crate::classify::classify_event;
 use crate::sse::{SseEvent, SseReader};
 use serde_json::Value;
+use std::borrow::Cow;
 use tenure_core::error::{ErrorClass, ProviderError};
 
 /// What a protocol's machine does with whole events.
@@ -39,7 +41,7 @@ impl<W: Wire> Body for OverSse<W> {
     fn feed(&mut self, bytes: &[u8], sink: &mut Sink) {
         let wire = &mut self.wire;
         let read = self.reader.feed(bytes, &mut |event| {
-            wire.event(&event, sink);
+            whole_characters(&event, |event| wire.event(event, sink));
             !sink.ended()
         });
         if let Err(large) = read {
@@ -55,7 +57,7 @@ impl<W: Wire> Body for OverSse<W> {
         self.reader.end(&mut |event| {
             // Half a JSON value must never count; a whole one in front of a lost line end does.
             if whole(&event.data) {
-                wire.event(&event, sink);
+                whole_characters(&event, |event| wire.event(event, sink));
             }
             !sink.ended()
         });
@@ -67,6 +69,17 @@ impl<W: Wire> Body for OverSse<W> {
 
     fn finish_seen(&self) -> bool {
         self.wire.finish_seen()
+    }
+}
+
+/// Gives the event on, half characters in it replaced.
+fn whole_characters(event: &SseEvent<'_>, on: impl FnOnce(&SseEvent<'_>)) {
+    match mended(&event.data) {
+        Cow::Borrowed(_) => on(event),
+        data => on(&SseEvent {
+            name: Cow::Borrowed(&event.name),
+            data,
+        }),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::{Finish, ProviderEvent};
+use tenure_core::request::input_error;
 use tenure_core::usage::Usage;
 
 /// So many calls may one response make. Models make a few; beyond this, somebody sends calls to fill our memory.
@@ -29,10 +30,21 @@ pub(super) struct Sink {
 
 impl Sink {
     /// Adds an event without content.
-    pub fn push(&mut self, event: ProviderEvent) {
-        if !self.ended {
-            self.events.push(event);
+    pub fn push(&mut self, mut event: ProviderEvent) {
+        if self.ended {
+            return;
         }
+        match &mut event {
+            ProviderEvent::TextEnd { native, .. }
+            | ProviderEvent::ReasoningEnd { native, .. }
+            | ProviderEvent::ToolCall { native, .. }
+            | ProviderEvent::ToolResult { native, .. } => {
+                native.take_if(|native| !can_go_back(native));
+            }
+            ProviderEvent::Opaque { native } if !can_go_back(native) => return,
+            _ => {}
+        }
+        self.events.push(event);
     }
 
     /// Adds an event that shows the model at work.
@@ -162,6 +174,12 @@ impl Sink {
     pub fn take_content(&mut self) -> bool {
         std::mem::take(&mut self.content)
     }
+}
+
+/// May this JSON be put into a request? It was cut out of the stream unread, and may hold numbers or a depth that no
+/// reader takes: kept, it would make every later request invalid.
+fn can_go_back(native: &str) -> bool {
+    native.trim_start().starts_with('{') && input_error(native).is_none()
 }
 
 /// FNV-1a: short ids need a stable hash, not a strong one.

@@ -219,6 +219,221 @@ fn bc_s_042_retry_after_in_every_form() {
     }
 }
 
+#[test]
+fn a_spent_window_says_when_it_begins_anew() {
+    let wait = |pairs: &[(&str, &str)]| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.insert(
+                HeaderName::try_from(*name).unwrap(),
+                HeaderValue::from_str(value).unwrap(),
+            );
+        }
+        retry_after(&headers, now())
+    };
+    for (value, ms) in [
+        ("1774714836000", Some(10_000)),
+        ("1774714836", Some(10_000)),
+        ("10", Some(10_000)),
+        ("1m2.5s", Some(62_500)),
+        ("2026-03-28T16:20:36Z", Some(10_000)),
+        ("1774714800", Some(0)),
+        ("soon", None),
+    ] {
+        let spent = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", value)];
+        assert_eq!(wait(&spent), ms, "{value}");
+        let left = [("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", value)];
+        assert_eq!(wait(&left), None, "there is room in the window");
+    }
+    let latest = [
+        ("anthropic-ratelimit-tokens-remaining", "0"),
+        ("anthropic-ratelimit-tokens-reset", "2026-03-28T16:20:36Z"),
+        ("anthropic-ratelimit-requests-remaining", "0"),
+        ("anthropic-ratelimit-requests-reset", "2026-03-28T16:21:26Z"),
+    ];
+    assert_eq!(wait(&latest), Some(60_000));
+    let unified = [
+        ("anthropic-ratelimit-unified-status", "rejected"),
+        ("anthropic-ratelimit-unified-reset", "1774714836"),
+    ];
+    assert_eq!(wait(&unified), Some(10_000));
+    assert_eq!(wait(&[("retry-after", "1m2.5s")]), Some(62_500));
+    let body = json!({"error": {"code": 429, "message": "Rate limit exceeded: free-models-per-min", "metadata": {"headers": {"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1774714836000"}}}});
+    let got = classify(429, &HeaderMap::new(), body.to_string().as_bytes(), now());
+    assert_eq!(
+        (got.class, got.retry_after_ms),
+        (ErrorClass::RateLimit, Some(10_000))
+    );
+}
+
+#[test]
+fn bedrock_and_google_forms_have_their_class() {
+    let amazon = |status, kind: &str, message: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amzn-errortype", HeaderValue::from_str(kind).unwrap());
+        let body = json!({ "message": message }).to_string();
+        classify(status, &headers, body.as_bytes(), now()).class
+    };
+    for (status, kind, message, class) in [
+        (
+            429,
+            "ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/",
+            "Too many tokens, please wait before trying again.",
+            ErrorClass::RateLimit,
+        ),
+        (
+            403,
+            "AccessDeniedException",
+            "You don't have access to the model with the specified model ID.",
+            ErrorClass::Permission,
+        ),
+        (
+            403,
+            "UnrecognizedClientException",
+            "The security token included in the request is invalid.",
+            ErrorClass::Auth,
+        ),
+        (
+            403,
+            "ExpiredTokenException",
+            "The security token included in the request is expired",
+            ErrorClass::Auth,
+        ),
+        (
+            404,
+            "ResourceNotFoundException",
+            "Could not resolve the foundation model from the model identifier: x",
+            ErrorClass::NotFound,
+        ),
+        (
+            400,
+            "ValidationException",
+            "Input is too long for requested model.",
+            ErrorClass::ContextOverflow,
+        ),
+        (
+            400,
+            "ValidationException",
+            "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+            ErrorClass::InvalidRequest,
+        ),
+        (
+            503,
+            "ServiceUnavailableException",
+            "Bedrock is unable to process your request.",
+            ErrorClass::Overloaded,
+        ),
+        (
+            500,
+            "InternalServerException",
+            "The system encountered an unexpected error.",
+            ErrorClass::Server,
+        ),
+        (
+            424,
+            "ModelErrorException",
+            "The system encountered an unexpected error during processing.",
+            ErrorClass::Server,
+        ),
+        (
+            429,
+            "ModelNotReadyException",
+            "Model is not ready for inference.",
+            ErrorClass::Overloaded,
+        ),
+        (
+            408,
+            "ModelTimeoutException",
+            "Model has timed out in processing the request.",
+            ErrorClass::Timeout,
+        ),
+        (
+            400,
+            "ServiceQuotaExceededException",
+            "Your request exceeds the service quota for your account.",
+            ErrorClass::Quota,
+        ),
+    ] {
+        assert_eq!(amazon(status, kind, message), class, "{kind}: {message}");
+    }
+    let google = |status: u16, word: &str, message: &str, details: Value| {
+        let body = json!({"error": {"code": status, "message": message, "status": word, "details": details}});
+        let got = classify(
+            status,
+            &HeaderMap::new(),
+            body.to_string().as_bytes(),
+            now(),
+        );
+        (got.class, got.retry_after_ms)
+    };
+    let retry =
+        json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]);
+    assert_eq!(
+        google(
+            429,
+            "RESOURCE_EXHAUSTED",
+            "You exceeded your current quota, please check your plan and billing details.",
+            retry
+        ),
+        (ErrorClass::RateLimit, Some(34_500))
+    );
+    let key =
+        json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]);
+    for (status, word, message, details, class) in [
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "API key not valid. Please pass a valid API key.",
+            key,
+            ErrorClass::Auth,
+        ),
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            json!([]),
+            ErrorClass::ContextOverflow,
+        ),
+        (
+            400,
+            "FAILED_PRECONDITION",
+            "User location is not supported for the API use.",
+            json!([]),
+            ErrorClass::InvalidRequest,
+        ),
+        (
+            403,
+            "PERMISSION_DENIED",
+            "The caller does not have permission",
+            json!([]),
+            ErrorClass::Permission,
+        ),
+        (
+            503,
+            "UNAVAILABLE",
+            "The model is overloaded. Please try again later.",
+            json!([]),
+            ErrorClass::Overloaded,
+        ),
+        (
+            500,
+            "INTERNAL",
+            "An internal error has occurred.",
+            json!([]),
+            ErrorClass::Server,
+        ),
+        (
+            504,
+            "DEADLINE_EXCEEDED",
+            "Deadline expired before operation could complete.",
+            json!([]),
+            ErrorClass::Server,
+        ),
+    ] {
+        assert_eq!(google(status, word, message, details).0, class, "{message}");
+    }
+}
+
 fn httpdate(at: SystemTime) -> String {
     httpdate::fmt_http_date(at)
 }

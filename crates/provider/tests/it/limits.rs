@@ -70,3 +70,12 @@ fn arguments_in_thirty_thousand_pieces_are_read_in_time() {
     // Judging what came so far at every piece would take hours.
     assert_eq!(got.calls[0].input.as_ref().unwrap().len(), 240_008);
 }
+
+#[test]
+fn half_a_character_costs_one_character_and_not_the_text() {
+    let body = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"before \\ud83d after\"}}]}\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    assert_eq!(
+        read(Protocol::OpenaiChat, body).text,
+        "before \u{fffd} after"
+    );
+}

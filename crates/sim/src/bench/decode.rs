@@ -102,6 +102,12 @@ fn streams() -> Vec<Stream> {
             |text| format!("event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"),
             "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":9}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
         ),
+        both(
+            Protocol::Gemini,
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}],\"role\":\"model\"},\"index\":0}],\"modelVersion\":\"m\",\"responseId\":\"r\"}\r\n\r\n",
+            |text| format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}],\"role\":\"model\"}},\"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":812,\"candidatesTokenCount\":96,\"totalTokenCount\":908,\"promptTokensDetails\":[{{\"modality\":\"TEXT\",\"tokenCount\":812}}]}},\"modelVersion\":\"a-model-001\",\"responseId\":\"kX3aZ5mQDMvTxs0P2byvgAE\"}}\r\n\r\n"),
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":812,\"candidatesTokenCount\":97,\"totalTokenCount\":909}}\r\n\r\n",
+        ),
     ]
     .into_iter()
     .flatten()
