@@ -4,6 +4,7 @@ use crate::fakes::*;
 use crate::support::*;
 use futures::future::BoxFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
@@ -304,18 +305,29 @@ async fn a_tool_that_never_ends_is_stopped_and_settled() {
     assert_eq!(settlements(&bed.log(&session).await).len(), 1);
 }
 
-/// The world, at another time of the day.
-struct Later(i64);
+/// The world, at another time of the day, and with long waits that end when the test says so.
+#[derive(Default)]
+struct Later {
+    ms: i64,
+    long: AtomicUsize,
+    over: tokio::sync::Notify,
+}
 
-impl IdSource for Later {
+/// A wait so long is one for the end of an execution's time.
+const LONG: Duration = Duration::from_secs(1_800);
+
+/// Ends waits of [`Later`] by another handle.
+struct World(Arc<Later>);
+
+impl IdSource for World {
     fn next_bits(&self) -> u128 {
         SystemEnvironment.next_bits()
     }
 }
 
-impl Environment for Later {
+impl Environment for World {
     fn now_ms(&self) -> i64 {
-        SystemEnvironment.now_ms() + self.0
+        SystemEnvironment.now_ms() + self.0.ms
     }
 
     fn boot_ms(&self) -> u64 {
@@ -327,6 +339,13 @@ impl Environment for Later {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        if duration >= LONG {
+            let later = self.0.clone();
+            return Box::pin(async move {
+                later.long.fetch_add(1, Ordering::SeqCst);
+                later.over.notified().await;
+            });
+        }
         SystemEnvironment.sleep(duration)
     }
 
@@ -361,7 +380,10 @@ async fn a_takeover_does_not_begin_the_time_anew() {
         bed.until(&session, "fragment.started").await;
         victim.kill().await;
         let config = EngineConfig {
-            env: Arc::new(Later(later)),
+            env: Arc::new(World(Arc::new(Later {
+                ms: later,
+                ..Later::default()
+            }))),
             ..bed.config.clone()
         };
         let heir = bed.engine_with(&bed.store, config).await;
@@ -374,6 +396,36 @@ async fn a_takeover_does_not_begin_the_time_anew() {
         heir.idle().await;
         bed.assert_at_rest(&session).await;
     }
+}
+
+/// A longer time holds for the step that is running: its end is looked up again when the old one is over.
+#[tokio::test]
+async fn a_time_raised_meanwhile_holds_for_the_running_step() {
+    let bed = priced([Play::Hang(half("x"))]);
+    let later = Arc::new(Later::default());
+    let config = EngineConfig {
+        env: Arc::new(World(later.clone())),
+        ..bed.config.clone()
+    };
+    let engine = bed.engine_with(&bed.store, config).await;
+    let session = limited(&bed, wall(HOUR as u64)).await;
+    let admission = bed.admit(&session, Prompt::steer("go")).await;
+    engine.run(&session);
+    bed.until(&session, "fragment.started").await;
+    let before = later.long.load(Ordering::SeqCst);
+    let longer = wall(2 * HOUR as u64);
+    bed.client().set_limits(&session, longer).await.unwrap();
+    later.over.notify_waiters();
+    eventually("another wait", async || {
+        later.long.load(Ordering::SeqCst) > before
+    })
+    .await;
+    assert_eq!(bed.count(&session, "execution.failed").await, 0);
+    bed.interrupt(&session).await;
+    let ended = outcome(&engine, &session, &admission).await;
+    assert!(matches!(ended, Outcome::Interrupted(_)), "{ended:?}");
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
 }
 
 #[tokio::test]
