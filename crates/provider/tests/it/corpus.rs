@@ -264,6 +264,10 @@ fn signatures_are_kept_byte_for_byte() {
                 continue;
             };
             let got = fold(&decode_cut(vendor.protocol, &case.body, &[]));
+            // A run of text that was cut off is no whole block: nothing of it would go back.
+            if vendor.protocol == Protocol::Gemini && got.finish.is_none() {
+                continue;
+            }
             let natives: Vec<&String> = got
                 .reasonings
                 .iter()

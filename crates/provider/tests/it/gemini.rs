@@ -1,6 +1,7 @@
 //! Own streams of Gemini, one for each thing its form can say.
 
 use crate::fold::{Folded, decode_cut, read};
+use crate::invariants::any_body;
 use serde_json::{Value, json};
 use tenure_core::error::ErrorClass;
 use tenure_core::provider::{Finish, ProviderEvent};
@@ -69,19 +70,21 @@ fn a_signature_stays_on_the_part_it_came_with() {
         last.clone(),
     ]);
     let texts: Vec<&str> = got.texts.iter().map(|t| t.0.as_str()).collect();
-    assert_eq!(texts, ["a", "Hello", " world", "b", ""]);
-    assert_eq!(got.texts[1].1, Some(first.to_string()), "byte for byte");
+    assert_eq!(texts, ["aHello world", "b"], "a signature parts no words");
+    let run = format!("{{\"parts\":[{{\"text\":\"a\"}},{first},{{\"text\":\" world\"}}]}}");
+    assert_eq!(got.texts[0].1, Some(run), "byte for byte");
+    let run = format!("{{\"parts\":[{{\"text\":\"b\"}},{last}]}}");
     assert_eq!(
-        got.texts[4].1,
-        Some(last.to_string()),
-        "a part of a signature alone"
+        got.texts[1].1,
+        Some(run),
+        "also a part of a signature alone"
     );
     assert_eq!(
         got.reasonings,
         [("hm".to_owned(), Some(thought.to_string()))]
     );
-    assert!([0, 2, 3].iter().all(|n| got.texts[*n].1.is_none()));
-    assert_eq!(got.text, "aHello worldb");
+    let got = said(std::slice::from_ref(&first));
+    assert_eq!(got.texts, [("Hello".to_owned(), Some(first.to_string()))]);
 }
 
 #[test]
@@ -541,6 +544,28 @@ fn slow_thinking_is_content_and_empty_parts_are_not() {
     let partial = json!([{"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": "x"}], "willContinue": true}}]);
     decoder.feed(parts(partial).as_bytes());
     assert!(decoder.take_content(), "arguments that stream are content");
+}
+
+#[test]
+fn paths_that_only_cost_memory_cost_little() {
+    for path in [
+        "[8]".repeat(64),
+        "[9]".repeat(64),
+        ".a[8]".repeat(32),
+        "[7]".repeat(5000),
+    ] {
+        let partials: Vec<Value> = (0..50)
+            .map(|n| json!({"jsonPath": format!("${path}"), "numberValue": n}))
+            .collect();
+        let call =
+            json!([{"functionCall": {"name": "x", "willContinue": true, "partialArgs": partials}}]);
+        any_body(Protocol::Gemini, (parts(call) + &finish("STOP")).as_bytes());
+    }
+    let many: String = (0..5000)
+        .map(|_| parts(json!([{"functionCall": {"name": "x", "id": "same"}}])))
+        .collect();
+    let got = read(Protocol::Gemini, many + &finish("STOP"));
+    assert_eq!(got.error.unwrap().class, ErrorClass::Protocol);
 }
 
 #[test]

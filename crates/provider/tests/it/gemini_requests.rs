@@ -386,6 +386,63 @@ fn a_conversation_begins_and_ends_with_the_user() {
 }
 
 #[test]
+fn a_run_of_text_with_a_signature_in_it_goes_back_part_by_part() {
+    let event = |part: &Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"candidates": [{"content": {"parts": [part]}}]})
+        )
+    };
+    let sent = [
+        json!({"text": "Hel", "thoughtSignature": "S+/="}),
+        json!({"text": "lo "}),
+        json!({"text": "you"}),
+        json!({"text": "", "thoughtSignature": "E"}),
+    ];
+    let stream: String = sent.iter().map(event).collect();
+    let said = read(
+        Protocol::Gemini,
+        stream + "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n",
+    );
+    assert_eq!(said.texts.len(), 1);
+    let blocks = replayed(&said, &["text"]);
+    let got = body(&request(
+        "gemini-3-flash",
+        vec![user("a"), assistant(blocks), user("b")],
+    ));
+    assert_eq!(
+        got["contents"][1]["parts"],
+        json!([sent[0], {"text": "lo you"}, sent[3]])
+    );
+    // What another model reads of it is the text.
+    let plain = vec![text(&said.texts[0].0)];
+    let got = body(&request("m1", vec![user("a"), assistant(plain), user("b")]));
+    assert_eq!(got["contents"][1]["parts"], json!([{"text": "Hello you"}]));
+}
+
+#[test]
+fn names_of_calls_begin_as_the_vendor_wants_it() {
+    let long = "9".repeat(64);
+    let got = body(&request(
+        "gemini-3-flash",
+        vec![
+            user("a"),
+            assistant(vec![call("1", "1st", None), call("2", &long, None)]),
+            results(vec![result("1", "1st", "x"), result("2", &long, "y")]),
+        ],
+    ));
+    let name = |content: usize, part: usize, kind: &str| {
+        got["contents"][content]["parts"][part][kind]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(name(1, 0, "functionCall"), "_1st");
+    assert_eq!(name(2, 0, "functionResponse"), "_1st");
+    assert_eq!(name(1, 1, "functionCall").len(), 64);
+}
+
+#[test]
 fn pictures_and_documents_stand_where_the_user_put_them() {
     let media = |name: &str, kind: &str| {
         UserPart::Media(Media {

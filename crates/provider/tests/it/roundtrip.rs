@@ -105,6 +105,9 @@ fn sealed(native: &str, into: &mut Vec<String>) {
             into.push(text.to_owned());
         } else if text.starts_with('{') {
             sealed(text, into);
+        } else if key == "parts" {
+            let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap();
+            parts.iter().for_each(|part| sealed(part.get(), into));
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// A path of more steps than this is nobody's arguments.
 const DEPTH: usize = 64;
 /// A list may be told out of order, but not with gaps that only cost memory.
-const GAP: usize = 64;
+const GAP: usize = 8;
 
 /// The arguments so far.
 #[derive(Default)]

@@ -1,7 +1,8 @@
 //! The parts of a Gemini response: text, thoughts, calls, and what is only kept.
 //!
-//! A signature belongs to the part it came with. So a part with a signature is a block of its own, and only
-//! parts without one are joined.
+//! A signature belongs to the part it came with, and a part may end in the middle of a word. So a run of text stays
+//! one block, and when any of its parts is signed the block keeps its parts: the signed ones as they came, the
+//! others joined.
 
 use super::super::raw::{self, Raw};
 use super::super::sink::Sink;
@@ -42,6 +43,39 @@ enum Kind {
     Thought,
 }
 
+/// A run of text or thoughts.
+struct Run {
+    kind: Kind,
+    id: String,
+    /// The parts before `plain`, in their own JSON; empty while none was signed.
+    parts: Vec<String>,
+    /// Text without a signature, behind `parts`.
+    plain: String,
+}
+
+impl Run {
+    /// Closes the plain text so far as a part.
+    fn close_plain(&mut self) {
+        if !self.plain.is_empty() {
+            let text = std::mem::take(&mut self.plain);
+            self.parts
+                .push(serde_json::json!({ "text": text }).to_string());
+        }
+    }
+
+    /// What goes back in place of the run; nothing when it is only text.
+    fn native(mut self) -> Option<String> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        self.close_plain();
+        if self.parts.len() == 1 {
+            return self.parts.pop();
+        }
+        Some(format!("{{\"parts\":[{}]}}", self.parts.join(",")))
+    }
+}
+
 /// A hosted call without its result so far.
 struct Waiting {
     /// The vendor's id; empty when it gave none.
@@ -52,7 +86,7 @@ struct Waiting {
 /// Reads parts in the order they come.
 #[derive(Default)]
 pub(super) struct Parts {
-    open: Option<(Kind, String)>,
+    open: Option<Run>,
     call: Option<Call>,
     called: bool,
     waiting: Vec<Waiting>,
@@ -107,34 +141,35 @@ impl Parts {
     }
 
     fn text(&mut self, kind: Kind, text: String, sink: &mut Sink) {
-        let id = match &self.open {
-            Some((open, id)) if *open == kind => id.clone(),
-            _ => {
-                self.end(sink);
-                let id = start(kind, sink);
-                self.open = Some((kind, id.clone()));
-                id
-            }
-        };
-        sink.push_content(match kind {
-            Kind::Text => ProviderEvent::TextDelta { id, text },
-            Kind::Thought => ProviderEvent::ReasoningDelta { id, text },
-        });
+        let run = self.run(kind, sink);
+        run.plain.push_str(&text);
+        let id = run.id.clone();
+        delta(kind, id, text, sink);
     }
 
-    /// A part with a signature: a whole block, that goes back as it is. The text may be empty.
+    /// A part with a signature, which goes back as it is. The text may be empty.
     fn signed(&mut self, kind: Kind, text: String, json: &str, sink: &mut Sink) {
-        self.end(sink);
-        let id = start(kind, sink);
-        if !text.is_empty() {
-            let id = id.clone();
-            sink.push_content(match kind {
-                Kind::Text => ProviderEvent::TextDelta { id, text },
-                Kind::Thought => ProviderEvent::ReasoningDelta { id, text },
-            });
-        }
+        let run = self.run(kind, sink);
+        run.close_plain();
+        run.parts.push(json.to_owned());
+        let id = run.id.clone();
         sink.touch();
-        end(kind, id, Some(json.to_owned()), sink);
+        if !text.is_empty() {
+            delta(kind, id, text, sink);
+        }
+    }
+
+    /// The open run of this kind.
+    fn run(&mut self, kind: Kind, sink: &mut Sink) -> &mut Run {
+        if self.open.as_ref().is_some_and(|run| run.kind != kind) {
+            self.end(sink);
+        }
+        self.open.get_or_insert_with(|| Run {
+            kind,
+            id: start(kind, sink),
+            parts: Vec::new(),
+            plain: String::new(),
+        })
     }
 
     fn other(&mut self, part: &Part<'_>, signed: bool, json: &str, sink: &mut Sink) {
@@ -185,8 +220,9 @@ impl Parts {
     }
 
     fn end(&mut self, sink: &mut Sink) {
-        if let Some((kind, id)) = self.open.take() {
-            end(kind, id, None, sink);
+        if let Some(run) = self.open.take() {
+            let (kind, id) = (run.kind, run.id.clone());
+            end(kind, id, run.native(), sink);
         }
     }
 
@@ -313,6 +349,13 @@ fn start(kind: Kind, sink: &mut Sink) -> String {
             id
         }
     }
+}
+
+fn delta(kind: Kind, id: String, text: String, sink: &mut Sink) {
+    sink.push_content(match kind {
+        Kind::Text => ProviderEvent::TextDelta { id, text },
+        Kind::Thought => ProviderEvent::ReasoningDelta { id, text },
+    });
 }
 
 fn end(kind: Kind, id: String, native: Option<String>, sink: &mut Sink) {

@@ -4,6 +4,7 @@ use super::super::shape::{self, Json, Said, Turn, json, native, visible};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use tenure_core::request::{AssistantBlock, Request, ToolResult};
 
@@ -120,7 +121,7 @@ fn answer(result: &ToolResult, ids: &HashMap<String, Option<String>>) -> Json {
     json(&Response {
         function_response: Answer {
             id: ids.get(&result.id).and_then(|id| id.as_deref()),
-            name: &result.name,
+            name: &legal_name(&result.name),
             response: if result.is_error {
                 Outcome::Error(text)
             } else {
@@ -142,20 +143,16 @@ fn model(
     for block in blocks {
         let before = parts.len();
         match block {
-            AssistantBlock::Text { text, native: own } => match part(own.as_deref()) {
-                Some((own, fields)) => {
-                    let blank = fields
-                        .get("text")
-                        .and_then(Value::as_str)
-                        .is_some_and(|text| !visible(text));
-                    answered |= !blank;
-                    parts.push(own);
+            AssistantBlock::Text { text, native: own } => match run(own.as_deref()) {
+                Some(own) => {
+                    answered |= visible(text) || own.iter().any(is_media);
+                    parts.extend(own);
                     continue;
                 }
                 None => parts.extend(plain(text)),
             },
             AssistantBlock::Reasoning { native: own, .. } => {
-                parts.extend(part(own.as_deref()).map(|(own, _)| own));
+                parts.extend(run(own.as_deref()).into_iter().flatten());
                 continue;
             }
             AssistantBlock::ToolCall {
@@ -198,6 +195,37 @@ fn plain(text: &str) -> Option<Json> {
 /// The provider's own JSON of a part.
 fn part(own: Option<&str>) -> Option<(Json, Map<String, Value>)> {
     native(own).filter(|(_, fields)| !fields.is_empty() && !is_metadata(fields))
+}
+
+/// The parts of a run of text or thoughts: one, or the list the decoder kept.
+fn run(own: Option<&str>) -> Option<Vec<Json>> {
+    #[derive(serde::Deserialize)]
+    struct Run {
+        parts: Vec<Json>,
+    }
+    let (own, fields) = part(own)?;
+    if !fields.contains_key("parts") {
+        return Some(vec![own]);
+    }
+    let run: Run = serde_json::from_str(own.get()).ok()?;
+    let objects = run.parts.iter().all(|part| part.get().starts_with('{'));
+    (objects && !run.parts.is_empty()).then_some(run.parts)
+}
+
+/// A picture or another file that the model made.
+fn is_media(part: &Json) -> bool {
+    ["inlineData", "fileData"].iter().any(|key| {
+        serde_json::from_str::<Map<String, Value>>(part.get()).is_ok_and(|f| f.contains_key(*key))
+    })
+}
+
+/// A name of a function as it must be here: it begins with a letter or an underscore. Another vendor's model may
+/// have called something else.
+fn legal_name(name: &str) -> Cow<'_, str> {
+    if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(format!("_{name}").chars().take(64).collect())
 }
 
 /// What the decoder keeps of a response beside its parts.
@@ -246,7 +274,7 @@ fn call(name: &str, input: &str, own: Option<&str>, unsigned: bool) -> (Json, Op
     let part = json(&Part {
         function_call: Call {
             id: id.as_deref(),
-            name,
+            name: &legal_name(name),
             args: &args,
             more: call_more,
         },
