@@ -31,7 +31,7 @@ pub fn classify(status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) 
     ProviderError {
         class,
         message: message(class, Some(status), &said),
-        code: said.code().map(str::to_owned),
+        code: code(&said),
         status: Some(status),
         retry_after_ms: wait.filter(|_| !forbidden && may_wait(class)),
     }
@@ -45,7 +45,7 @@ pub fn classify_event(error: &Value) -> ProviderError {
     ProviderError {
         class,
         message: message(class, None, &said),
-        code: said.code().map(str::to_owned),
+        code: code(&said),
         status: None,
         retry_after_ms: wait.filter(|_| may_wait(class)),
     }
@@ -364,6 +364,13 @@ fn message(class: ErrorClass, status: Option<u16>, said: &Said) -> String {
     };
     crate::classify::shorten(&mut message, 2000);
     message
+}
+
+/// The provider's own code, at most 200 characters of it: codes are words.
+fn code(said: &Said) -> Option<String> {
+    let mut code = said.code()?.to_owned();
+    shorten(&mut code, 200);
+    Some(code)
 }
 
 /// Cuts to at most `limit` characters, at a character boundary.

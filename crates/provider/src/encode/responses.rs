@@ -406,8 +406,18 @@ fn replayable(fields: &Map<String, Value>) -> bool {
                 .is_some_and(|content| !content.is_empty()))
 }
 
+/// An item with its id, unless it must not name itself or its id is of another form than the API's own: servers that
+/// imitate it number as they like, and an item needs no id.
 fn named(own: Json, mut fields: Map<String, Value>, anonymous: bool) -> Json {
-    if anonymous && fields.remove("id").is_some() {
+    let prefix = match word(&fields, "type") {
+        "message" => "msg",
+        "function_call" => "fc",
+        "custom_tool_call" => "ctc",
+        _ => "",
+    };
+    let id = word(&fields, "id");
+    let foreign = !id.starts_with(prefix) || id.len() > ID_LIMIT;
+    if (anonymous || foreign) && fields.remove("id").is_some() {
         json(&fields)
     } else {
         own

@@ -79,3 +79,18 @@ fn half_a_character_costs_one_character_and_not_the_text() {
         "before \u{fffd} after"
     );
 }
+
+#[test]
+fn a_code_is_a_word_and_not_a_page() {
+    let body = format!(
+        r#"{{"error":{{"type":"{}","message":"m"}}}}"#,
+        "t".repeat(5000)
+    );
+    let got = tenure_provider::classify(
+        400,
+        &http::HeaderMap::new(),
+        body.as_bytes(),
+        std::time::SystemTime::UNIX_EPOCH,
+    );
+    assert_eq!(got.code.unwrap().chars().count(), 200);
+}
