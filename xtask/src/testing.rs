@@ -63,14 +63,25 @@ impl Options {
         Ok(options)
     }
 
+    /// The packages, and Bedrock's feature where one of them has it: what is behind it is tested like all else.
     fn selection(&self) -> Vec<&str> {
         if self.packages.is_empty() {
-            return vec!["--workspace"];
+            return vec!["--workspace", "--features", "tenure/bedrock"];
         }
-        self.packages
+        let mut words: Vec<&str> = self
+            .packages
             .iter()
             .flat_map(|name| ["-p", name.as_str()])
-            .collect()
+            .collect();
+        for (package, feature) in [
+            ("tenure", "tenure/bedrock"),
+            ("tenure-provider", "tenure-provider/bedrock"),
+        ] {
+            if self.packages.iter().any(|name| name == package) {
+                words.extend(["--features", feature]);
+            }
+        }
+        words
     }
 
     fn is_whole(&self) -> bool {
@@ -267,7 +278,10 @@ mod tests {
         assert_eq!(options.runner, ["--no-capture"]);
         assert_eq!((options.ci, options.cases), (true, Some(9)));
         assert_eq!(options.selection(), ["-p", "tenure-core"]);
-        assert_eq!(Options::default().selection(), ["--workspace"]);
+        assert_eq!(
+            Options::default().selection(),
+            ["--workspace", "--features", "tenure/bedrock"]
+        );
     }
 
     #[test]

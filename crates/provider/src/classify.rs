@@ -188,7 +188,7 @@ fn content_filtered(said: &Said) -> bool {
 }
 
 fn by_code(said: &Said) -> Option<ErrorClass> {
-    let table: [(&[&str], ErrorClass); 5] = [
+    let table: [(&[&str], ErrorClass); 8] = [
         (
             &[
                 "authentication_error",
@@ -197,6 +197,9 @@ fn by_code(said: &Said) -> Option<ErrorClass> {
                 "unauthenticated",
                 "unrecognizedclientexception",
                 "expiredtokenexception",
+                "invalidsignatureexception",
+                "missingauthenticationtokenexception",
+                "incompletesignatureexception",
                 "invalid_authentication_error",
             ],
             ErrorClass::Auth,
@@ -234,6 +237,7 @@ fn by_code(said: &Said) -> Option<ErrorClass> {
                 "unavailable",
                 "service_unavailable",
                 "serviceunavailableexception",
+                "modelnotreadyexception",
                 "slow_down",
                 "modelnotreadyexception",
             ],
@@ -243,6 +247,17 @@ fn by_code(said: &Said) -> Option<ErrorClass> {
             &["request_too_large", "payload_too_large"],
             ErrorClass::RequestTooLarge,
         ),
+        (
+            &[
+                "modelstreamerrorexception",
+                "modelerrorexception",
+                "internalserverexception",
+                "internalerror",
+            ],
+            ErrorClass::Server,
+        ),
+        (&["modeltimeoutexception"], ErrorClass::Timeout),
+        (&["servicequotaexceededexception"], ErrorClass::Quota),
     ];
     table
         .into_iter()
@@ -312,6 +327,7 @@ fn by_wording(status: u16, said: &Said) -> ErrorClass {
     if (400..500).contains(&status)
         || said.any_code(&[
             "invalid_request_error",
+            "validationexception",
             "invalid_argument",
             "invalid_prompt",
         ])

@@ -1,6 +1,8 @@
 //! Push decoders: bytes of a response body in, provider events out. Pure; one machine per protocol.
 
 mod anthropic;
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod chat;
 mod gemini;
 mod over_sse;
@@ -57,6 +59,9 @@ impl Decoder {
                 Box::new(OverSse::new(anthropic::Anthropic::default(), limit))
             }
             Protocol::Gemini => Box::new(OverSse::new(gemini::Gemini::default(), limit)),
+            #[cfg(feature = "bedrock")]
+            Protocol::BedrockConverse => Box::new(bedrock::Bedrock::new(limit)),
+            #[cfg(not(feature = "bedrock"))]
             Protocol::BedrockConverse => Box::new(NotBuilt),
         };
         Self {
@@ -113,8 +118,10 @@ impl Decoder {
 }
 
 /// A protocol that this build cannot read.
+#[cfg(not(feature = "bedrock"))]
 struct NotBuilt;
 
+#[cfg(not(feature = "bedrock"))]
 impl Body for NotBuilt {
     fn feed(&mut self, _: &[u8], sink: &mut Sink) {
         self.end(sink);

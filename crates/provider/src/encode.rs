@@ -2,6 +2,7 @@
 
 mod answer;
 mod anthropic;
+mod bedrock;
 mod chat;
 mod gemini;
 mod media;
@@ -70,7 +71,7 @@ pub fn encode_cached(
         Protocol::OpenaiResponses => responses::encode(request, output),
         Protocol::AnthropicMessages => anthropic::encode(request, output, cache),
         Protocol::Gemini => gemini::encode(request, output),
-        Protocol::BedrockConverse => None,
+        Protocol::BedrockConverse => bedrock::encode(request, output, cache),
     };
     let Some(body) = body else {
         return Err(ProviderError::new(

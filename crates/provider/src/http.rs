@@ -1,5 +1,6 @@
 //! A provider over HTTP: one client, one endpoint, one request per attempt.
 
+mod access;
 pub(crate) mod failure;
 mod stream;
 
@@ -11,10 +12,11 @@ use crate::encode;
 use crate::provider::{AttemptKey, Encoded, EventStream, Provider};
 use crate::secret::Secret;
 use crate::settings::{Protocol, ProviderSettings, SettingsError, segment, shown_url};
+use access::Access;
 use async_trait::async_trait;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, SystemTime};
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::request::Request;
@@ -36,8 +38,11 @@ pub struct HttpProvider {
     client: Client,
     headers: HeaderMap,
     dialect: Dialect,
-    /// Everything an endpoint must not be able to echo into our errors.
+    access: Access,
+    /// Everything an endpoint must not be able to echo into our errors, apart from keys read later.
     secrets: Arc<[Secret]>,
+    /// As `secrets`, with the keys of the last request.
+    masks: Mutex<Arc<[Secret]>>,
 }
 
 impl HttpProvider {
@@ -45,7 +50,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// When the URL, a header, a limit or the CA file cannot be used.
-    pub fn new(settings: ProviderSettings) -> Result<Self, SettingsError> {
+    pub fn new(mut settings: ProviderSettings) -> Result<Self, SettingsError> {
         for (limit, value) in [
             ("first_byte_timeout", settings.first_byte_timeout),
             ("idle_timeout", settings.idle_timeout),
@@ -57,21 +62,18 @@ impl HttpProvider {
                 });
             }
         }
-        if settings.protocol == Protocol::BedrockConverse {
-            return Err(SettingsError::NotBuilt {
-                provider: settings.name,
-                protocol: settings.protocol,
-                feature: "bedrock",
-            });
-        }
+        let access = Access::of(&mut settings)?;
         let base = base(&settings)?;
         let dialect = settings
             .dialect
             .unwrap_or_else(|| Dialect::of_host(base.host_str().unwrap_or_default()));
         let headers = headers(&settings, dialect)?;
         let client = client(&settings, &base)?;
+        let secrets: Arc<[Secret]> = secrets(&settings).chain(access.secrets()).collect();
         Ok(Self {
-            secrets: secrets(&settings),
+            masks: Mutex::new(secrets.clone()),
+            secrets,
+            access,
             settings,
             base,
             client,
@@ -105,6 +107,14 @@ impl HttpProvider {
         }
         add_betas(&mut headers, self.settings.protocol, model);
         let url = endpoint(&self.base, self.settings.protocol, model);
+        let more = self
+            .access
+            .authorise(&mut headers, &url, &body, SystemTime::now())
+            .await?;
+        if !more.is_empty() {
+            let masks = self.secrets.iter().cloned().chain(more).collect();
+            *self.masks.lock().unwrap_or_else(PoisonError::into_inner) = masks;
+        }
         let sending = self
             .client
             .post(url.clone())
@@ -154,8 +164,15 @@ impl HttpProvider {
         self.masked(error)
     }
 
+    fn masks(&self) -> Arc<[Secret]> {
+        self.masks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     fn masked(&self, mut error: ProviderError) -> ProviderError {
-        mask(&self.secrets, &mut error);
+        mask(&self.masks(), &mut error);
         error
     }
 }
@@ -188,16 +205,15 @@ fn mask(secrets: &[Secret], error: &mut ProviderError) {
 }
 
 /// The key, and header values that are keys by their header's name.
-fn secrets(settings: &ProviderSettings) -> Arc<[Secret]> {
+fn secrets(settings: &ProviderSettings) -> impl Iterator<Item = Secret> {
     let words = ["key", "token", "auth", "secret", "cookie"];
-    let headers = settings.headers.iter().filter(|(name, _)| {
+    let headers = settings.headers.iter().filter(move |(name, _)| {
         let name = name.to_ascii_lowercase();
         words.iter().any(|word| name.contains(word))
     });
     headers
         .map(|(_, value)| Secret::new(value.rsplit(' ').next().unwrap_or(value)))
         .chain(settings.api_key.clone())
-        .collect()
 }
 
 impl std::fmt::Debug for HttpProvider {
@@ -245,7 +261,7 @@ impl Provider for HttpProvider {
             first: true,
             first_byte: self.settings.first_byte_timeout,
             idle: self.settings.idle_timeout,
-            secrets: self.secrets.clone(),
+            secrets: self.masks(),
             held: None,
         };
         Ok(reading.into_stream())
@@ -335,7 +351,11 @@ fn headers(settings: &ProviderSettings, dialect: Dialect) -> Result<HeaderMap, S
     };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let accept = match settings.protocol {
+        Protocol::BedrockConverse => "application/vnd.amazon.eventstream",
+        _ => "text/event-stream",
+    };
+    headers.insert(ACCEPT, HeaderValue::from_static(accept));
     if settings.protocol == Protocol::AnthropicMessages {
         headers.insert(
             "anthropic-version",

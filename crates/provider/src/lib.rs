@@ -4,6 +4,7 @@
 //! stores. A [`Provider`] encodes a request purely and sends it once; retrying is the caller's decision.
 
 mod asks;
+mod aws;
 pub mod catalogue;
 mod classify;
 mod decode;
@@ -19,6 +20,9 @@ mod settings;
 mod sse;
 
 pub use asks::Asks;
+#[cfg(feature = "bedrock")]
+pub use aws::sign;
+pub use aws::{AWS_SECRET_ENV, AwsKeys, AwsSettings};
 pub use catalogue::{Catalogue, ModelInfo, ModelSettings, Origin};
 pub use classify::{classify, classify_event, output_that_fits, retry_after};
 pub use decode::Decoder;

@@ -47,7 +47,7 @@ pub async fn probe(settings: &ProviderSettings, limit: Duration) -> ProbeReport 
         Ok(provider) => provider,
         Err(error) => return report(Finding::Settings, error.to_string()),
     };
-    let url = shown_url(&settings.base_url);
+    let url = shown_url(&provider.settings().base_url);
     let sent = provider
         .post(
             PROBED_MODEL,
@@ -67,6 +67,9 @@ pub async fn probe(settings: &ProviderSettings, limit: Duration) -> ProbeReport 
                 ),
             );
         }
+        Err(error) if error.class == ErrorClass::Auth => {
+            return report(Finding::Auth, error.message);
+        }
         Err(error) => return report(Finding::Unreachable, error.message),
     };
     if response.status().is_success() {
@@ -80,6 +83,16 @@ pub async fn probe(settings: &ProviderSettings, limit: Duration) -> ProbeReport 
 fn judge(url: &str, settings: &ProviderSettings, error: &ProviderError) -> (Finding, String) {
     let said = &error.message;
     match error.class {
+        ErrorClass::Auth | ErrorClass::Permission
+            if settings.protocol == Protocol::BedrockConverse =>
+        {
+            (
+                Finding::Auth,
+                format!(
+                    "{url} refuses the AWS keys: check them, and that they may call bedrock:InvokeModelWithResponseStream ({said})"
+                ),
+            )
+        }
         ErrorClass::Auth if settings.api_key.is_none() => (
             Finding::Auth,
             format!("{url} wants a key: set api_key_env or api_key_file ({said})"),

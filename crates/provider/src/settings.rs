@@ -1,5 +1,6 @@
 //! How one provider is configured, checked before anything is sent.
 
+use crate::aws::AwsSettings;
 use crate::catalogue::ModelSettings;
 use crate::dialect::Dialect;
 use crate::secret::Secret;
@@ -26,11 +27,12 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 4] = [
+    pub const ALL: [Protocol; 5] = [
         Self::OpenaiChat,
         Self::OpenaiResponses,
         Self::AnthropicMessages,
         Self::Gemini,
+        Self::BedrockConverse,
     ];
 
     /// The word used in configuration and native state.
@@ -96,12 +98,14 @@ pub struct ProviderSettings {
     /// What it speaks.
     pub protocol: Protocol,
     /// URL up to and with the version, such as `https://api.example.com/v1`. `{model}` in its path stands for
-    /// the model asked, for endpoints that want it there.
+    /// the model asked, for endpoints that want it there. For Bedrock, empty means the region's own.
     pub base_url: String,
     /// Which server of Chat Completions it is; none leaves that to the host's name.
     pub dialect: Option<Dialect>,
     /// The key; sent as the protocol wants it.
     pub api_key: Option<Secret>,
+    /// Where an AWS endpoint is, and whose keys sign.
+    pub aws: AwsSettings,
     /// Further headers; they win over the ones made here.
     pub headers: BTreeMap<String, String>,
     /// PEM file with certificates to trust beside the system's.
@@ -124,6 +128,7 @@ impl ProviderSettings {
             base_url: base_url.into(),
             dialect: None,
             api_key: None,
+            aws: AwsSettings::default(),
             headers: BTreeMap::new(),
             ca_file: None,
             first_byte_timeout: Duration::from_secs(300),
@@ -141,6 +146,7 @@ impl std::fmt::Debug for ProviderSettings {
             .field("base_url", &crate::settings::shown_url(&self.base_url))
             .field("dialect", &self.dialect)
             .field("api_key", &self.api_key)
+            .field("aws", &self.aws)
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("ca_file", &self.ca_file)
             .field("first_byte_timeout", &self.first_byte_timeout)
@@ -196,6 +202,14 @@ pub enum SettingsError {
         given: String,
         /// The words there are.
         known: String,
+    },
+    /// Nothing says in which region of AWS the models are.
+    #[error(
+        "provider {provider}: no AWS region: set region (such as us-east-1), AWS_REGION, or one in the profile"
+    )]
+    Region {
+        /// The provider.
+        provider: String,
     },
     /// The base URL is not an http(s) URL with a host.
     #[error(

@@ -14,6 +14,7 @@ use crate::route::Route;
 use crate::script::{CutHow, Fault, Turn};
 use crate::select::{RequestText, TurnId};
 use crate::server::Shared;
+use crate::sigv4;
 use crate::stream::Stop;
 use crate::validate::Broken;
 use crate::vendor::Vendor;
@@ -49,7 +50,7 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
     let vendor = route.vendor;
     if request.method != "POST" {
         let body = vendor.error_body(405, None, Some("only POST is served here"));
-        return send(conn, 405, &body).await;
+        return refuse(conn, vendor, 405, &body).await;
     }
     let (body, unreadable) = match serde_json::from_slice::<Value>(&request.body) {
         Ok(body) => (Arc::new(body), None),
@@ -63,6 +64,9 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
         Verdict::Unreadable(what) => {
             let message = format!("We could not parse the JSON body of your request: {what}");
             Some((400, vendor.error_body(400, None, Some(&message))))
+        }
+        Verdict::Unauthorized if vendor == Vendor::BedrockConverse => {
+            Some((403, vendor.error_body(403, None, None)))
         }
         // Google counts a wrong key among the invalid arguments.
         Verdict::Unauthorized if vendor == Vendor::Gemini => {
@@ -88,7 +92,7 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
         (refusal, _) => {
             let (status, body) = refusal.unwrap_or_else(|| (400, no_turn(vendor)));
             flight.closing();
-            let sent = send(conn, status, &body).await;
+            let sent = refuse(conn, vendor, status, &body).await;
             flight.end(if sent {
                 Ended::Finished
             } else {
@@ -149,6 +153,18 @@ fn is_authorized(shared: &Shared, request: &Request) -> bool {
     let Some(key) = &shared.api_key else {
         return true;
     };
+    // An AWS key is ID:SECRET, and never sent: the request is signed with it.
+    if let Some((id, secret)) = key.split_once(':')
+        && request
+            .header("authorization")
+            .is_some_and(|value| value.starts_with("AWS4-"))
+    {
+        let fault = sigv4::fault(request, id, secret);
+        if let Some(fault) = &fault {
+            eprintln!("scripted model: {fault}");
+        }
+        return fault.is_none();
+    }
     let bearer = request
         .header("authorization")
         .and_then(|value| value.strip_prefix("Bearer "));
@@ -207,7 +223,7 @@ async fn respond_elsewhere(shared: &Shared, conn: &mut Conn, request: &Request) 
     }
     let message = format!(
         "Invalid URL ({} {}): the scripted model serves POST /v1/chat/completions, /v1/responses, /v1/messages \
-         and /v1beta/models/MODEL:streamGenerateContent",
+         /v1beta/models/MODEL:streamGenerateContent and /model/MODEL/converse-stream",
         request.method, request.path
     );
     let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
@@ -216,6 +232,15 @@ async fn respond_elsewhere(shared: &Shared, conn: &mut Conn, request: &Request) 
 
 async fn send(conn: &Conn, status: u16, body: &Value) -> bool {
     conn.write_all(&answer(status, &[], body.to_string().as_bytes()))
+        .await
+        .is_ok()
+}
+
+/// Sends an error as the vendor does.
+async fn refuse(conn: &Conn, vendor: Vendor, status: u16, body: &Value) -> bool {
+    let header = vendor.error_header(status, None);
+    let headers: Vec<(&str, &str)> = header.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    conn.write_all(&answer(status, &headers, body.to_string().as_bytes()))
         .await
         .is_ok()
 }
@@ -233,6 +258,7 @@ async fn perform(
     let vendor = route.vendor;
     let streams = match vendor {
         Vendor::Gemini => request.path.ends_with(":streamGenerateContent"),
+        Vendor::BedrockConverse => request.path.ends_with("/converse-stream"),
         _ => body.get("stream") == Some(&Value::Bool(true)),
     };
     let result = match early_fault(vendor, turn) {
@@ -295,15 +321,19 @@ fn early_fault(vendor: Vendor, turn: &Turn) -> Option<Early> {
                     .error_body(*status, error_type.as_deref(), message.as_deref())
                     .to_string(),
             };
-            let headers: Vec<(&str, &str)> = headers
+            let named = vendor.error_header(*status, error_type.as_deref());
+            let headers: Vec<(&str, &str)> = named
                 .iter()
-                .map(|(n, v)| (n.as_str(), v.as_str()))
+                .map(|(n, v)| (*n, v.as_str()))
+                .chain(headers.iter().map(|(n, v)| (n.as_str(), v.as_str())))
                 .collect();
             Some(Early::Answer(answer(*status, &headers, body.as_bytes())))
         }
         Fault::Overflow { used, limit } => {
             let body = vendor.overflow_body(*used, *limit).to_string();
-            Some(Early::Answer(answer(400, &[], body.as_bytes())))
+            let named = vendor.error_header(400, None);
+            let headers: Vec<(&str, &str)> = named.iter().map(|(n, v)| (*n, v.as_str())).collect();
+            Some(Early::Answer(answer(400, &headers, body.as_bytes())))
         }
         Fault::NoAnswer { how } => Some(Early::NoAnswer(if *how == CutHow::End {
             CutHow::Close

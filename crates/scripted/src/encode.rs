@@ -1,7 +1,9 @@
 //! What a turn sends: its plan with all ids issued, and the encoders of the three wire forms.
 
 pub(crate) mod anthropic;
+pub(crate) mod bedrock;
 pub(crate) mod chat;
+pub(crate) mod event_frames;
 mod frames;
 pub(crate) mod gemini;
 mod hosted;
@@ -145,6 +147,7 @@ impl Plan {
                 Vendor::OpenaiResponses => "resp_",
                 Vendor::AnthropicMessages => "msg_",
                 Vendor::Gemini => "resp",
+                Vendor::BedrockConverse => "brk_",
             }),
             model: model.to_owned(),
             created,
@@ -213,7 +216,8 @@ pub(crate) fn covered_call(name: &str, args: &Value) -> String {
 
 fn plan_part(route: Route, part: &Part, turn: &Turn, issuer: &Issuer) -> Planned {
     let vendor = route.vendor;
-    let signs = vendor == Vendor::AnthropicMessages || route.dialect == ChatDialect::Openrouter;
+    let signs = matches!(vendor, Vendor::AnthropicMessages | Vendor::BedrockConverse)
+        || route.dialect == ChatDialect::Openrouter;
     match part {
         Part::Text { text, deltas } => Planned::Text {
             pieces: Pieces::cut(text, turn.chunk_size, *deltas),
@@ -307,5 +311,6 @@ pub(crate) fn encoder(plan: &Plan, issuer: &Issuer) -> Box<dyn Encoder> {
         Vendor::OpenaiResponses => Box::new(responses::Responses::new(issuer)),
         Vendor::AnthropicMessages => Box::new(anthropic::Anthropic::default()),
         Vendor::Gemini => Box::new(gemini::Gemini::default()),
+        Vendor::BedrockConverse => Box::new(bedrock::Bedrock::default()),
     }
 }

@@ -75,6 +75,7 @@ fn letter(vendor: Vendor) -> char {
         Vendor::OpenaiChat => 'c',
         Vendor::OpenaiResponses => 'r',
         Vendor::AnthropicMessages => 'a',
+        Vendor::BedrockConverse => 'b',
         Vendor::Gemini => 'g',
     }
 }
@@ -165,6 +166,22 @@ fn for_each_seal(vendor: Vendor, body: &Value, mut visit: impl FnMut(String, &st
                         "thinking" => visit(at(), field("signature"), field("thinking")),
                         "redacted_thinking" => visit(at(), field("data"), ""),
                         _ => {}
+                    }
+                }
+            }
+        }
+        Vendor::BedrockConverse => {
+            for (index, message) in list(body, "messages").iter().enumerate() {
+                for (place, block) in list(message, "content").iter().enumerate() {
+                    let at = || format!("messages[{index}].content[{place}]");
+                    let field = |at: &str| block.pointer(at).and_then(Value::as_str);
+                    if let Some(seal) = field("/reasoningContent/reasoningText/signature") {
+                        let text = field("/reasoningContent/reasoningText/text");
+                        visit(at(), seal, text.unwrap_or(""));
+                    }
+                    let hidden = field("/reasoningContent/redactedContent");
+                    if let Some(bytes) = hidden.and_then(|data| STANDARD.decode(data).ok()) {
+                        visit(at(), &String::from_utf8_lossy(&bytes), "");
                     }
                 }
             }

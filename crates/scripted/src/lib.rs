@@ -38,6 +38,7 @@ mod route;
 mod script;
 mod select;
 mod server;
+mod sigv4;
 mod stream;
 pub mod validate;
 mod vendor;

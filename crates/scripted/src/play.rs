@@ -21,7 +21,12 @@ pub(crate) async fn play(
     issuer: &Issuer,
 ) -> Result<(), Stop> {
     let mut encoder = encoder(plan, issuer);
-    let mut stream = Stream::new(conn, &turn.wire, Trigger::of(turn.fault.as_ref()));
+    let mut stream = Stream::new(
+        conn,
+        plan.vendor,
+        &turn.wire,
+        Trigger::of(turn.fault.as_ref()),
+    );
     let result = say(&mut stream, encoder.as_mut(), flight, turn, plan).await;
     match result {
         Err(Stop::Error) => {

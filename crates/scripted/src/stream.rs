@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::encode::Frames;
+use crate::encode::{Frames, event_frames};
 use crate::http::{Conn, head};
 use crate::script::{CutHow, Fault, WireShape};
+use crate::vendor::Vendor;
 
 /// Without delays, events gather to this many bytes before a write.
 const GATHER: usize = 16 * 1024;
@@ -105,6 +106,8 @@ pub(crate) struct Stream<'c> {
     /// The HTTP head, until it leaves with the first bytes.
     head: Vec<u8>,
     trigger: Option<Trigger>,
+    /// What a stall sends that says nothing.
+    keep_alive: Vec<u8>,
     split_utf8: bool,
     write_bytes: usize,
     events: u64,
@@ -113,21 +116,40 @@ pub(crate) struct Stream<'c> {
 }
 
 impl<'c> Stream<'c> {
-    pub(crate) fn new(conn: &'c mut Conn, shape: &WireShape, trigger: Option<Trigger>) -> Self {
+    pub(crate) fn new(
+        conn: &'c mut Conn,
+        vendor: Vendor,
+        shape: &WireShape,
+        trigger: Option<Trigger>,
+    ) -> Self {
         let apart = shape.split_utf8 || shape.flush_events || shape.write_bytes.is_some();
         let track = trigger.is_some() || apart;
+        let frames = vendor == Vendor::BedrockConverse;
+        let content_type = if frames {
+            "application/vnd.amazon.eventstream"
+        } else {
+            "text/event-stream; charset=utf-8"
+        };
+        let keep_alive = if frames {
+            event_frames::event("keepAlive", b"{}")
+        } else if shape.crlf {
+            b": keep-alive\r\n\r\n".to_vec()
+        } else {
+            b": keep-alive\n\n".to_vec()
+        };
         Self {
             conn,
             frames: Frames::new(track, shape.crlf, shape.comments),
             head: head(
                 200,
                 &[
-                    ("content-type", "text/event-stream; charset=utf-8"),
+                    ("content-type", content_type),
                     ("cache-control", "no-cache"),
                     ("transfer-encoding", "chunked"),
                 ],
             ),
             trigger,
+            keep_alive,
             split_utf8: shape.split_utf8,
             write_bytes: shape.write_bytes.unwrap_or(usize::MAX),
             events: 0,
@@ -261,8 +283,8 @@ impl<'c> Stream<'c> {
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(());
             }
-            let comment = format!(": keep-alive{0}{0}", self.frames.line_end());
-            self.send(comment.as_bytes()).await?;
+            let keep_alive = self.keep_alive.clone();
+            self.send(&keep_alive).await?;
         }
     }
 

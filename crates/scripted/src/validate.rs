@@ -9,6 +9,9 @@ mod anthropic_messages;
 mod anthropic_output;
 mod anthropic_pairing;
 mod anthropic_params;
+mod bedrock;
+mod bedrock_pairing;
+mod bedrock_params;
 mod chat_dialect;
 mod chat_habits;
 mod gemini;
@@ -142,6 +145,29 @@ pub fn gemini_3(body: &Value) -> Result<(), Vec<Broken>> {
         gemini_pairing::check_signatures(contents, &mut report);
     }
     report.into_result()
+}
+
+/// Checks the body of a Bedrock Converse request to a model nobody names: what holds for all of them.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn bedrock_converse(body: &Value) -> Result<(), Vec<Broken>> {
+    bedrock_converse_model("", body)
+}
+
+/// Checks the body of a Bedrock Converse request to `model`, with the rules of its maker.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn bedrock_converse_model(model: &str, body: &Value) -> Result<(), Vec<Broken>> {
+    let mut report = Report::default();
+    bedrock::check(model, body, &mut report);
+    report.into_result()
+}
+
+/// The names of all rules [`bedrock_converse_model`] can report.
+pub fn bedrock_converse_rules() -> &'static [&'static str] {
+    bedrock::RULES
 }
 
 /// The names of all rules [`openai_chat`] can report.

@@ -14,6 +14,8 @@ pub enum Vendor {
     OpenaiResponses,
     /// Anthropic Messages, `POST {base}/messages`.
     AnthropicMessages,
+    /// AWS Bedrock Converse, `POST {base}/model/{model}/converse-stream`.
+    BedrockConverse,
     /// Google Gemini, `POST {base}/models/{model}:streamGenerateContent?alt=sse`.
     Gemini,
 }
@@ -25,12 +27,16 @@ impl Vendor {
             "/v1/chat/completions" => Some(Self::OpenaiChat),
             "/v1/responses" => Some(Self::OpenaiResponses),
             "/v1/messages" => Some(Self::AnthropicMessages),
+            _ if bedrock_model(path).is_some() => Some(Self::BedrockConverse),
             _ => gemini_model(path).map(|_| Self::Gemini),
         }
     }
 
     /// The model a request asks: named in the body, or in the path.
     pub(crate) fn model(self, path: &str, body: &Value) -> String {
+        if self == Self::BedrockConverse {
+            return bedrock_model(path).unwrap_or_default();
+        }
         let named = match self {
             Self::Gemini => gemini_model(path),
             _ => body.get("model").and_then(Value::as_str),
@@ -40,6 +46,7 @@ impl Vendor {
 
     pub(crate) fn validate(self, model: &str, body: &Value, dialect: ChatDialect) -> Vec<Broken> {
         let result = match self {
+            Self::BedrockConverse => validate::bedrock_converse_model(model, body),
             Self::Gemini if model.starts_with("gemini-3") => validate::gemini_3(body),
             Self::Gemini => validate::gemini(body),
             Self::OpenaiChat => validate::openai_chat_dialect(body, dialect),
@@ -52,6 +59,7 @@ impl Vendor {
     pub(crate) fn call_prefix(self) -> &'static str {
         match self {
             Self::AnthropicMessages => "toolu_",
+            Self::BedrockConverse => "tooluse_",
             _ => "call_",
         }
     }
@@ -69,6 +77,15 @@ impl Vendor {
             (Self::AnthropicMessages, 504) => "timeout_error",
             (Self::AnthropicMessages, 529) => "overloaded_error",
             (Self::AnthropicMessages, _) => "api_error",
+            (Self::BedrockConverse, 401 | 403) => "UnrecognizedClientException",
+            (Self::BedrockConverse, 402) => "ServiceQuotaExceededException",
+            (Self::BedrockConverse, 404) => "ResourceNotFoundException",
+            (Self::BedrockConverse, 408) => "ModelTimeoutException",
+            (Self::BedrockConverse, 424) => "ModelErrorException",
+            (Self::BedrockConverse, 429) => "ThrottlingException",
+            (Self::BedrockConverse, 503 | 529) => "ServiceUnavailableException",
+            (Self::BedrockConverse, 500..) => "InternalServerException",
+            (Self::BedrockConverse, _) => "ValidationException",
             (Self::Gemini, 401) => "INVALID_ARGUMENT",
             (Self::Gemini, 403) => "PERMISSION_DENIED",
             (Self::Gemini, 404) => "NOT_FOUND",
@@ -97,6 +114,19 @@ impl Vendor {
         match (self, status) {
             (_, 400) => "The request is not valid (scripted).".into(),
             (Self::AnthropicMessages, 401) => "invalid x-api-key".into(),
+            (Self::BedrockConverse, 401 | 403) => {
+                "The security token included in the request is invalid.".into()
+            }
+            (Self::BedrockConverse, 404) => "The provided model identifier is invalid.".into(),
+            (Self::BedrockConverse, 429) => {
+                "Too many requests, please wait before trying again.".into()
+            }
+            (Self::BedrockConverse, 500) => {
+                "The system encountered an unexpected error during processing. Try your request again.".into()
+            }
+            (Self::BedrockConverse, 503 | 529) => {
+                "Bedrock is unable to process your request.".into()
+            }
             (Self::Gemini, 401) => "API key not valid. Please pass a valid API key.".into(),
             (Self::Gemini, 404) => {
                 "models/MODEL is not found for API version v1beta, or is not supported for generateContent.".into()
@@ -138,6 +168,7 @@ impl Vendor {
                 "error": {"type": error_type, "message": message},
                 "request_id": "req_scripted"
             }),
+            Self::BedrockConverse => json!({"message": message}),
             Self::Gemini => {
                 let code = if status == 401 { 400 } else { status };
                 let mut body =
@@ -154,6 +185,19 @@ impl Vendor {
                 "message": message, "type": error_type, "param": null, "code": self.error_code(status)
             }}),
         }
+    }
+
+    /// The header in which this vendor names an error, and its value.
+    pub(crate) fn error_header(
+        self,
+        status: u16,
+        error_type: Option<&str>,
+    ) -> Option<(&'static str, String)> {
+        let kind = error_type.unwrap_or_else(|| self.error_type(status));
+        (self == Self::BedrockConverse && status >= 400).then(|| {
+            let place = "http://internal.amazon.com/coral/com.amazon.bedrock/";
+            ("x-amzn-errortype", format!("{kind}:{place}"))
+        })
     }
 
     /// The 400 for a request whose rules are broken; the rules stand beside the vendor's own fields.
@@ -188,6 +232,13 @@ impl Vendor {
                     "prompt is too long: {used} tokens > {limit} maximum"
                 )),
             ),
+            Self::BedrockConverse => self.error_body(
+                400,
+                None,
+                Some(&format!(
+                    "The model returned the following errors: prompt is too long: {used} tokens > {limit} maximum"
+                )),
+            ),
             Self::Gemini => self.error_body(
                 400,
                 None,
@@ -207,6 +258,28 @@ impl Vendor {
             }}),
         }
     }
+}
+
+/// The model in `/model/MODEL/converse-stream`, or `/converse`, percent-decoded; behind `/v1`, too, where the base of
+/// all wire forms is.
+fn bedrock_model(path: &str) -> Option<String> {
+    let path = path.strip_prefix("/v1").unwrap_or(path);
+    let (model, method) = path.strip_prefix("/model/")?.split_once('/')?;
+    if model.is_empty() || !["converse-stream", "converse"].contains(&method) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let mut rest = model.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next()?, rest.next()?];
+        let digits = std::str::from_utf8(&digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// The model in `/v1beta/models/MODEL:streamGenerateContent`, or `:generateContent`; `v1` does as well.

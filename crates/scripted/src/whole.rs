@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::encode::{Plan, Planned, anthropic, anthropic_result, chat, gemini, responses};
+use crate::encode::{Plan, Planned, anthropic, anthropic_result, bedrock, chat, gemini, responses};
 use crate::issue::Issuer;
 use crate::vendor::Vendor;
 
@@ -15,6 +15,7 @@ pub(crate) fn body(plan: &Plan, issuer: &Issuer) -> Value {
         }
         Vendor::AnthropicMessages => message(plan),
         Vendor::Gemini => gemini::whole(plan),
+        Vendor::BedrockConverse => bedrock::whole(plan),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The configured providers as the engine takes them: keys are read and clients made when first needed.
 
+use crate::config::origin::Setting;
 use crate::config::resolve::{KeySource, ProviderConfig};
 use crate::config::{Config, StoreUrl, store_url};
 use crate::exit::{CliError, CliResult};
@@ -11,7 +12,8 @@ use tenure_core::model::ModelRef;
 use tenure_core::request::Request;
 use tenure_engine::Models;
 use tenure_provider::{
-    AttemptKey, Catalogue, Encoded, EventStream, HttpProvider, Provider, ProviderSettings, Secret,
+    AWS_SECRET_ENV, AttemptKey, AwsKeys, AwsSettings, Catalogue, Encoded, EventStream,
+    HttpProvider, Protocol, Provider, ProviderSettings, Secret,
 };
 
 /// The file of the refreshed table of models.
@@ -72,6 +74,7 @@ pub fn settings(name: &str, provider: &ProviderConfig) -> CliResult<ProviderSett
                 .hint(format!("the key's place is set in {}", key.origin))
         })?);
     }
+    settings.aws = aws(name, provider)?;
     settings.headers = provider
         .headers
         .iter()
@@ -90,6 +93,28 @@ pub fn settings(name: &str, provider: &ProviderConfig) -> CliResult<ProviderSett
         .map(|(k, v)| (k.clone(), v.value.clone()))
         .collect();
     Ok(settings)
+}
+
+/// Where AWS is to be asked, with the keys of the provider's own.
+fn aws(name: &str, provider: &ProviderConfig) -> CliResult<AwsSettings> {
+    let aws = &provider.aws;
+    let value = |setting: &Option<Setting<String>>| setting.as_ref().map(|s| s.value.clone());
+    let read = |var: &str| {
+        Secret::from_env(var).map_err(|e| CliError::usage(format!("provider {name}: {e}")))
+    };
+    let keys = match &aws.keys {
+        Some(names) => Some(AwsKeys {
+            id: read(&names.value.id)?,
+            secret: read(&names.value.secret)?,
+            token: names.value.token.as_deref().map(read).transpose()?,
+        }),
+        None => None,
+    };
+    Ok(AwsSettings {
+        region: value(&aws.region),
+        profile: value(&aws.profile),
+        keys,
+    })
 }
 
 /// Checks that a model can be asked by this process: its provider is configured and its key can be read.
@@ -114,8 +139,17 @@ pub fn check(config: &Config, model: &ModelRef) -> CliResult {
 pub fn known_secrets(config: &Config) -> Vec<String> {
     let keys = config.providers.iter().filter_map(|(name, provider)| {
         let settings = settings(name, provider).ok()?;
-        settings.api_key.map(|key| key.expose().to_owned())
+        let aws = settings.aws.keys.map(|keys| keys.secret);
+        Some(settings.api_key.into_iter().chain(aws))
     });
+    let keys = keys.flatten().map(|key| key.expose().to_owned());
+    let shared = AWS_SECRET_ENV
+        .iter()
+        .filter(|_| config.providers.values().any(speaks_aws))
+        .filter_map(|name| Secret::from_env(name).ok())
+        .map(|key| key.expose().to_owned())
+        .collect::<Vec<_>>();
+    let keys = keys.chain(shared);
     let headers = config.providers.values().flat_map(|p| p.headers.iter());
     let headers = headers
         .filter(|(name, _)| is_secret_header(name))
@@ -166,13 +200,32 @@ pub fn secret_env(config: &Config) -> Vec<String> {
             KeySource::Env(var) => Some(var.clone()),
             KeySource::File(_) => None,
         });
+    let aws = config.providers.values().filter(|p| speaks_aws(p));
+    let aws = aws.flat_map(|provider| {
+        let own = provider.aws.keys.as_ref().map(|keys| keys.value.clone());
+        let own = own.into_iter().flat_map(|names| {
+            [Some(names.id), Some(names.secret), names.token]
+                .into_iter()
+                .flatten()
+        });
+        AWS_SECRET_ENV
+            .iter()
+            .map(|name| (*name).to_owned())
+            .chain(own)
+    });
     // The store's password may stand in these.
     let store: &[&str] = match &config.store.value {
         StoreUrl::Postgres(_) => &["TENURE_STORE", "PGPASSWORD", "PGPASSFILE"],
         StoreUrl::Sqlite(_) => &[],
     };
-    vars.chain(store.iter().map(|name| (*name).to_owned()))
+    vars.chain(aws)
+        .chain(store.iter().map(|name| (*name).to_owned()))
         .collect()
+}
+
+/// Does it find its keys where AWS's own programs do?
+fn speaks_aws(provider: &ProviderConfig) -> bool {
+    provider.protocol.value == Protocol::BedrockConverse
 }
 
 struct LazyProvider {

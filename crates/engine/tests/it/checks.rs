@@ -154,11 +154,12 @@ fn call_over(open: &mut Open, message: &str, call: &str, seq: u64) {
 pub fn request_faults(request: &Request) -> Vec<String> {
     let mut all = pairing_faults(request);
     type Check = fn(&Value) -> Result<(), Vec<validate::Broken>>;
-    let vendors: [(Protocol, Check); 4] = [
+    let vendors: [(Protocol, Check); 5] = [
         (Protocol::OpenaiChat, validate::openai_chat),
         (Protocol::OpenaiResponses, validate::openai_responses),
         (Protocol::AnthropicMessages, validate::anthropic_messages),
         (Protocol::Gemini, validate::gemini),
+        (Protocol::BedrockConverse, validate::bedrock_converse),
     ];
     let limits = ModelLimits {
         context: None,

@@ -8,7 +8,7 @@ use super::answer;
 use super::media::{self, Shown};
 use super::shape::{self, Json, Said, Turn, json, legal_id, visible};
 use blocks::{ID_LIMIT, Replay, assistant, container, is_paused};
-use model::{Generation, Thinking};
+pub(super) use model::{Generation, Thinking};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};

@@ -9,6 +9,8 @@
 //! it is text here, where the expected files keep it apart.
 
 mod anthropic;
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod chat;
 mod compare;
 mod gemini;
@@ -55,6 +57,8 @@ pub struct Vendor {
 /// All protocols of this build.
 pub const VENDORS: &[&Vendor] = &[
     &anthropic::VENDOR,
+    #[cfg(feature = "bedrock")]
+    &bedrock::VENDOR,
     &chat::VENDOR,
     &responses::VENDOR,
     &gemini::VENDOR,
@@ -218,6 +222,12 @@ fn corpus_openai_responses() {
     check(&responses::VENDOR);
 }
 
+#[cfg(feature = "bedrock")]
+#[test]
+fn corpus_bedrock() {
+    check(&bedrock::VENDOR);
+}
+
 #[test]
 fn corpus_anthropic_messages() {
     check(&anthropic::VENDOR);
@@ -231,6 +241,10 @@ fn corpus_gemini() {
 #[test]
 fn every_protocol_is_compared_with_the_corpus() {
     for protocol in Protocol::ALL {
+        if protocol == Protocol::BedrockConverse && cfg!(not(feature = "bedrock")) {
+            println!("skipped: this build reads no event streams");
+            continue;
+        }
         assert!(
             VENDORS.iter().any(|vendor| vendor.protocol == protocol),
             "{protocol:?} has no vendor here"

@@ -231,6 +231,10 @@ fn no_tools_in_the_last_step_but_their_definitions_stay() {
         ..request(long())
     };
     for protocol in Protocol::ALL {
+        // Bedrock has no word for it.
+        if protocol == Protocol::BedrockConverse {
+            continue;
+        }
         let (with, without) = (body(protocol, &request(long())), body(protocol, &last));
         assert_eq!(with["tools"], without["tools"]);
         let (choice, none) = match protocol {
@@ -486,9 +490,9 @@ fn bc_s_063_blank_texts_are_never_sent() {
                 "{protocol:?} {sent}"
             );
             assert!(
-                sent.contains("call_id")
-                    || sent.contains("tool_use_id")
-                    || sent.contains("functionResponse"),
+                ["call_id", "tool_use_id", "toolUseId", "functionResponse"]
+                    .iter()
+                    .any(|id| sent.contains(id)),
                 "{sent}"
             );
             let roles =

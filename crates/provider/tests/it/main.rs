@@ -2,6 +2,8 @@
 // Helpers outside of `#[test]` functions may panic too: that is how a test fails.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod cases;
 mod chat_streams;
 mod corpus;

@@ -41,7 +41,7 @@ fn broken(protocol: Protocol, model: &str, server: ChatDialect, body: &[u8]) -> 
         Protocol::AnthropicMessages => validate::anthropic_messages(&body),
         Protocol::Gemini if model.starts_with("gemini-3") => validate::gemini_3(&body),
         Protocol::Gemini => validate::gemini(&body),
-        other => panic!("no validator for {other:?}"),
+        Protocol::BedrockConverse => validate::bedrock_converse(&body),
     };
     let broken = verdict.err().unwrap_or_default();
     let line = |b: &Broken| format!("{} at {}: {}", b.rule, b.at, b.message);
@@ -60,7 +60,8 @@ fn batches(protocol: Protocol, body: &[u8]) -> Vec<Vec<ProviderEvent>> {
 }
 
 /// Keys of native state that carry what a provider signed or sealed, or that hold such keys.
-const SEALED: [&str; 7] = [
+const SEALED: [&str; 8] = [
+    "redactedContent",
     "signature",
     "data",
     "encrypted_content",

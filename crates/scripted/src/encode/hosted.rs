@@ -8,6 +8,7 @@ use crate::vendor::Vendor;
 pub(super) fn id_prefix(vendor: Vendor, name: &str) -> &'static str {
     match (vendor, name) {
         (Vendor::AnthropicMessages, _) => "srvtoolu_",
+        (Vendor::BedrockConverse, _) => "tooluse_",
         (_, "web_search") => "ws_",
         (_, "file_search") => "fs_",
         (_, "code_interpreter") => "ci_",

@@ -6,6 +6,7 @@
 )]
 
 mod arbitrary;
+mod bedrock;
 mod chat_dialects;
 mod client;
 mod corpus;

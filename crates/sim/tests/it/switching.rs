@@ -32,6 +32,8 @@ struct Row {
     hosted: Option<(&'static str, Option<&'static str>)>,
 }
 
+const BEDROCK_MODEL: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+
 const ALL: &[Row] = &[
     Row {
         protocol: Protocol::AnthropicMessages,
@@ -87,6 +89,19 @@ const ALL: &[Row] = &[
         validate: validate::gemini,
         messages: "contents",
         reasoning: None,
+        text: None,
+        call: None,
+        hosted: None,
+    },
+    Row {
+        protocol: Protocol::BedrockConverse,
+        provider: "aws",
+        model: BEDROCK_MODEL,
+        validate: |body| validate::bedrock_converse_model(BEDROCK_MODEL, body),
+        messages: "messages",
+        reasoning: Some(
+            r#"{"reasoningContent":{"reasoningText":{"text":"hm {n}","signature":"BSIG-{n}=="}}}"#,
+        ),
         text: None,
         call: None,
         hosted: None,
@@ -362,7 +377,9 @@ fn body(log: &Log, row: &Row) -> String {
 
 /// The fields of `body` as they are written, without cache marks.
 fn fields(body: &str) -> BTreeMap<String, String> {
-    let plain = body.replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "");
+    let plain = body
+        .replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "")
+        .replace(",{\"cachePoint\":{\"type\":\"default\"}}", "");
     let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&plain).expect("an object");
     let text = |(key, value): (String, Box<RawValue>)| (key, value.get().to_owned());
     fields.into_iter().map(text).collect()

@@ -93,12 +93,29 @@ pub struct RawProvider {
     pub headers: BTreeMap<String, At<String>>,
     /// `ca_file`
     pub ca_file: Option<At<String>>,
+    /// What only AWS knows.
+    pub aws: RawAws,
     /// `first_byte_timeout_s`
     pub first_byte_timeout_s: Option<At<f64>>,
     /// `idle_timeout_s`
     pub idle_timeout_s: Option<At<f64>>,
     /// `[providers.NAME.models.*]`
     pub models: BTreeMap<String, RawModel>,
+}
+
+/// The keys of a `[providers.NAME]` that only AWS knows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawAws {
+    /// `region`
+    pub region: Option<At<String>>,
+    /// `profile`
+    pub profile: Option<At<String>>,
+    /// `access_key_id_env`
+    pub access_key_id_env: Option<At<String>>,
+    /// `secret_access_key_env`
+    pub secret_access_key_env: Option<At<String>>,
+    /// `session_token_env`
+    pub session_token_env: Option<At<String>>,
 }
 
 /// One `[providers.NAME.models.MODEL]`.

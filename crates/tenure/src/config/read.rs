@@ -36,6 +36,8 @@ const NODE: &[&str] = &[
     "roots",
     "host_label",
 ];
+/// The protocol whose providers need no address.
+const BEDROCK: &str = "bedrock-converse";
 const PROVIDER: &[&str] = &[
     "protocol",
     "base_url",
@@ -45,6 +47,11 @@ const PROVIDER: &[&str] = &[
     "catalogue",
     "headers",
     "ca_file",
+    "region",
+    "profile",
+    "access_key_id_env",
+    "secret_access_key_env",
+    "session_token_env",
     "first_byte_timeout_s",
     "idle_timeout_s",
     "models",
@@ -227,7 +234,12 @@ impl Walk<'_> {
 
     fn provider(&mut self, table: &dyn TableLike, prefix: &str, line: usize) -> RawProvider {
         self.check_keys(table, prefix, PROVIDER);
+        // Bedrock's address follows from its region.
+        let addressed = table.get("protocol").and_then(Item::as_str) == Some(BEDROCK);
         for required in ["protocol", "base_url"] {
+            if addressed && required == "base_url" {
+                continue;
+            }
             if table.get(required).is_none() {
                 self.problem(line, format!("`{prefix}{required}` is missing"));
             }
@@ -263,6 +275,13 @@ impl Walk<'_> {
             catalogue: self.string(table, prefix, "catalogue"),
             headers,
             ca_file: self.string(table, prefix, "ca_file"),
+            aws: RawAws {
+                region: self.string(table, prefix, "region"),
+                profile: self.string(table, prefix, "profile"),
+                access_key_id_env: self.string(table, prefix, "access_key_id_env"),
+                secret_access_key_env: self.string(table, prefix, "secret_access_key_env"),
+                session_token_env: self.string(table, prefix, "session_token_env"),
+            },
             first_byte_timeout_s: self.number(table, prefix, "first_byte_timeout_s"),
             idle_timeout_s: self.number(table, prefix, "idle_timeout_s"),
             models,

@@ -111,6 +111,8 @@ pub struct ProviderConfig {
     pub headers: BTreeMap<String, Setting<String>>,
     /// Certificates to trust.
     pub ca_file: Option<Setting<PathBuf>>,
+    /// What only AWS knows.
+    pub aws: AwsConfig,
     /// Until the first content.
     pub first_byte_timeout: Option<Setting<Duration>>,
     /// Between two contents.
@@ -119,6 +121,28 @@ pub struct ProviderConfig {
     pub catalogue: Option<Setting<String>>,
     /// Declared models.
     pub models: BTreeMap<String, Setting<ModelSettings>>,
+}
+
+/// Where an AWS provider is, and whose keys it uses.
+#[derive(Debug, Clone, Default)]
+pub struct AwsConfig {
+    /// Its region.
+    pub region: Option<Setting<String>>,
+    /// A profile of AWS's shared files.
+    pub profile: Option<Setting<String>>,
+    /// The variables that hold a key of its own.
+    pub keys: Option<Setting<AwsKeyNames>>,
+}
+
+/// The variables that hold one access key of AWS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwsKeyNames {
+    /// The key's id.
+    pub id: String,
+    /// The key itself.
+    pub secret: String,
+    /// The session's token.
+    pub token: Option<String>,
 }
 
 /// Where a key is to be read from.
@@ -510,14 +534,26 @@ impl Resolver<'_> {
             )
         };
         let protocol = raw.protocol.as_ref().ok_or_else(missing)?;
-        let base_url = raw.base_url.as_ref().ok_or_else(missing)?;
+        // Bedrock's address follows from its region; the reader has seen to it that others have one.
+        let regional = At {
+            value: String::new(),
+            line: raw.line,
+        };
+        let bedrock = protocol.value == Protocol::BedrockConverse.as_str();
+        let base_url = match &raw.base_url {
+            Some(base_url) => base_url,
+            None if bedrock => &regional,
+            None => return Err(missing()),
+        };
         if raw.api_key_env.is_some() && raw.api_key_file.is_some() {
             let error = CliError::usage(format!(
                 "provider {name} has both api_key_env and api_key_file"
             ));
             return Err(at(error.hint("keep one of them"), &origin(raw.line)));
         }
-        if !base_url.value.starts_with("http://") && !base_url.value.starts_with("https://") {
+        let addressed =
+            base_url.value.starts_with("http://") || base_url.value.starts_with("https://");
+        if !addressed && raw.base_url.is_some() {
             let error = CliError::usage(format!(
                 "providers.{name}.base_url must begin with http:// or https://"
             ));
@@ -566,6 +602,7 @@ impl Resolver<'_> {
         let catalogue = match &raw.catalogue {
             Some(word) => Some(Setting::new(word.value.clone(), origin(word.line))),
             None => vendor_of(&base_url.value)
+                .or((bedrock && raw.base_url.is_none()).then_some("amazon-bedrock"))
                 .map(|vendor| Setting::new(vendor.to_owned(), origin(base_url.line))),
         };
         let models = raw.models.iter();
@@ -581,6 +618,7 @@ impl Resolver<'_> {
                 .ca_file
                 .as_ref()
                 .map(|at| Setting::new(file(at), origin(at.line))),
+            aws: aws(name, raw, origin)?,
             first_byte_timeout: raw.first_byte_timeout_s.as_ref().map(seconds),
             idle_timeout: raw.idle_timeout_s.as_ref().map(seconds),
             catalogue,
@@ -597,6 +635,56 @@ impl Resolver<'_> {
         };
         base.unwrap_or(self.cwd).join(self.env.expand(path))
     }
+}
+
+/// What only AWS knows; nobody else may be told it.
+fn aws(name: &str, raw: &RawProvider, origin: &dyn Fn(usize) -> Origin) -> CliResult<AwsConfig> {
+    let given = &raw.aws;
+    let all = [
+        ("region", &given.region),
+        ("profile", &given.profile),
+        ("access_key_id_env", &given.access_key_id_env),
+        ("secret_access_key_env", &given.secret_access_key_env),
+        ("session_token_env", &given.session_token_env),
+    ];
+    let bedrock = Protocol::BedrockConverse.as_str();
+    let spoken = raw
+        .protocol
+        .as_ref()
+        .map(|protocol| protocol.value.as_str());
+    let first = all.iter().find_map(|(key, at)| Some((key, at.as_ref()?)));
+    if let Some((key, value)) = first
+        && spoken != Some(bedrock)
+    {
+        let error = CliError::usage(format!("providers.{name}.{key} is for {bedrock} alone"));
+        return Err(at(error, &origin(value.line)));
+    }
+    let setting = |at: &Option<At<String>>| {
+        at.as_ref()
+            .map(|at| Setting::new(at.value.clone(), origin(at.line)))
+    };
+    let keys = match (&given.access_key_id_env, &given.secret_access_key_env) {
+        (Some(id), Some(secret)) => Some(Setting::new(
+            AwsKeyNames {
+                id: id.value.clone(),
+                secret: secret.value.clone(),
+                token: given.session_token_env.as_ref().map(|at| at.value.clone()),
+            },
+            origin(id.line),
+        )),
+        (None, None) if given.session_token_env.is_none() => None,
+        _ => {
+            let error = CliError::usage(format!(
+                "provider {name} needs access_key_id_env and secret_access_key_env together"
+            ));
+            return Err(at(error, &origin(raw.line)));
+        }
+    };
+    Ok(AwsConfig {
+        region: setting(&given.region),
+        profile: setting(&given.profile),
+        keys,
+    })
 }
 
 fn model_settings(raw: &RawModel) -> ModelSettings {

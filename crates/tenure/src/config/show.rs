@@ -1,7 +1,7 @@
 //! Prints the configuration in force, value by value, with the place each comes from. No secret is shown.
 
 use super::origin::{Origin, Setting};
-use super::resolve::{Config, KeySource, ProviderConfig};
+use super::resolve::{AwsConfig, Config, KeySource, ProviderConfig};
 use crate::environment::Environment;
 use serde_json::json;
 use std::fmt::Write;
@@ -141,6 +141,33 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
     out
 }
 
+fn aws_lines(
+    key: &dyn Fn(&str) -> String,
+    aws: &AwsConfig,
+    env: &Environment,
+    add: &mut impl FnMut(&str, String, &Origin),
+) {
+    for (part, value) in [("region", &aws.region), ("profile", &aws.profile)] {
+        if let Some(value) = value {
+            add(&key(part), value.value.clone(), &value.origin);
+        }
+    }
+    let Some(keys) = &aws.keys else { return };
+    let mut var = |part: &str, name: &str| {
+        let state = if env.var(name).is_some() {
+            "set"
+        } else {
+            "not set"
+        };
+        add(&key(part), format!("{name} ({state})"), &keys.origin);
+    };
+    var("access_key_id_env", &keys.value.id);
+    var("secret_access_key_env", &keys.value.secret);
+    if let Some(token) = &keys.value.token {
+        var("session_token_env", token);
+    }
+}
+
 fn provider_lines(
     name: &str,
     provider: &ProviderConfig,
@@ -153,11 +180,14 @@ fn provider_lines(
         provider.protocol.value.as_str().into(),
         &provider.protocol.origin,
     );
-    add(
-        &key("base_url"),
-        without_password(&provider.base_url.value),
-        &provider.base_url.origin,
-    );
+    let regional = provider.base_url.value.is_empty();
+    let base_url = if regional {
+        "(the region's own)".to_owned()
+    } else {
+        without_password(&provider.base_url.value)
+    };
+    add(&key("base_url"), base_url, &provider.base_url.origin);
+    aws_lines(&key, &provider.aws, env, add);
     if let Some(dialect) = &provider.dialect {
         add(
             &key("dialect"),

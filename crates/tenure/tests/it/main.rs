@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod bedrock;
 mod budgets;
 mod configuration;
 mod detach;

@@ -9,7 +9,7 @@ use tenure_core::request::Effort;
 
 /// A model as far as its name tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Generation {
+pub(in crate::encode) struct Generation {
     family: Family,
     /// Major and minor; `None` for a model that is no Claude, or whose name does not say.
     version: Option<(u32, u32)>,
@@ -28,7 +28,7 @@ enum Family {
 /// The `thinking` field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Thinking {
+pub(in crate::encode) enum Thinking {
     /// A fixed budget.
     Enabled { budget_tokens: u64 },
     /// As much as the model finds right.
@@ -46,7 +46,7 @@ pub(super) enum Thinking {
 
 /// What becomes of thinking blocks in front of which the conversation changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Binding {
+pub(in crate::encode) struct Binding {
     prefix_mismatch_behavior: &'static str,
 }
 
@@ -101,7 +101,8 @@ impl Generation {
         }
     }
 
-    fn at_least(&self, major: u32, minor: u32) -> bool {
+    /// Is it of this version or a later one?
+    pub fn at_least(&self, major: u32, minor: u32) -> bool {
         self.version.is_some_and(|v| v >= (major, minor))
     }
 
