@@ -90,7 +90,7 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     };
     let mut end = follow.run(&mut view).await?;
     if let (End::Outcome(Outcome::Succeeded), Some(schema)) = (&end, &asked.schema) {
-        let state = fold(&engine.client(), &session).await?;
+        let state = fold(engine.client(), &session).await?;
         if let Err(error) = answer::check(&state, schema) {
             end = End::Outcome(Outcome::Failed(error));
         }
