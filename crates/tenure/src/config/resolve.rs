@@ -534,17 +534,14 @@ impl Resolver<'_> {
             )
         };
         let protocol = raw.protocol.as_ref().ok_or_else(missing)?;
-        // Bedrock's address follows from its region; the reader has seen to it that others have one.
+        // Bedrock's address follows from its region.
         let regional = At {
             value: String::new(),
             line: raw.line,
         };
         let bedrock = protocol.value == Protocol::BedrockConverse.as_str();
-        let base_url = match &raw.base_url {
-            Some(base_url) => base_url,
-            None if bedrock => &regional,
-            None => return Err(missing()),
-        };
+        let own = raw.base_url.as_ref().or(bedrock.then_some(&regional));
+        let base_url = own.ok_or_else(missing)?;
         if raw.api_key_env.is_some() && raw.api_key_file.is_some() {
             let error = CliError::usage(format!(
                 "provider {name} has both api_key_env and api_key_file"
@@ -599,12 +596,7 @@ impl Resolver<'_> {
             (None, None) => None,
         };
         let headers = raw.headers.iter();
-        let catalogue = match &raw.catalogue {
-            Some(word) => Some(Setting::new(word.value.clone(), origin(word.line))),
-            None => vendor_of(&base_url.value)
-                .or((bedrock && raw.base_url.is_none()).then_some("amazon-bedrock"))
-                .map(|vendor| Setting::new(vendor.to_owned(), origin(base_url.line))),
-        };
+        let catalogue = whose_models(raw, base_url, origin);
         let models = raw.models.iter();
         Ok(ProviderConfig {
             protocol: Setting::new(parsed, origin(protocol.line)),
@@ -635,6 +627,20 @@ impl Resolver<'_> {
         };
         base.unwrap_or(self.cwd).join(self.env.expand(path))
     }
+}
+
+/// Whose models a provider has: by the user's word, or by its address; only Bedrock needs none.
+fn whose_models(
+    raw: &RawProvider,
+    base_url: &At<String>,
+    origin: &dyn Fn(usize) -> Origin,
+) -> Option<Setting<String>> {
+    if let Some(word) = &raw.catalogue {
+        return Some(Setting::new(word.value.clone(), origin(word.line)));
+    }
+    let regional = raw.base_url.is_none().then_some("amazon-bedrock");
+    let vendor = vendor_of(&base_url.value).or(regional)?;
+    Some(Setting::new(vendor.to_owned(), origin(base_url.line)))
 }
 
 /// What only AWS knows; nobody else may be told it.
