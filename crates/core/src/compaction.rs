@@ -1,24 +1,44 @@
-//! When history is too long, what is summarised and what stays. Pure; the runner makes the request.
+//! When history is too long: how large it is, what is summarised and what stays. Pure; the runner makes the request.
+//!
+//! A compaction replaces old history by a summary. What the user said last always stays, word for word; a tail of
+//! the newest messages stays as it is; the summary before it is brought up to date instead of being summarised.
 
+mod size;
+mod transcript;
+mod wording;
+
+pub use size::{
+    Meter, Rough, Size, TokenCounter, Unmeasured, fixed_tokens, media_bound, meter, request_tokens,
+    rough,
+};
+pub use wording::{SECTIONS, SUMMARY_MARK, UNUSABLE_SUMMARY, usable_summary};
+
+use crate::error::SessionError;
 use crate::event::body::{CompactionReason, InputKind};
-use crate::history::input_parts;
 use crate::message::*;
 use crate::model::{ModelLimits, ModelRef};
 use crate::request::{Request, RequestMessage, ToolChoice};
 use crate::session::SessionState;
-use std::fmt::Write;
+use size::{conversation_tokens, entry_tokens, input_tokens, instruction_tokens, summary_tokens};
 use std::sync::Arc;
 
-/// Bytes per token where nothing is measured.
-const BYTES_PER_TOKEN: u64 = 4;
-/// Tool inputs and results in the text to be summarised are cut to so many bytes: the first of these with
-/// which the whole fits. Tool output goes first, words of the user and the model last.
-const TOOL_TEXT_MAX: [usize; 3] = [2_000, 500, 120];
-/// Compactions in a row without a finished step in between, after which the turn stops.
+/// Failed compactions without a finished step in between, after which the next step is asked for as it is.
 pub const MAX_FUTILE: u32 = 1;
-
-/// What begins every summarising request; scripted models and tests recognise it by this.
-pub const SUMMARY_MARK: &str = "Summarise the conversation below";
+/// Summaries in a row that could not be used, over turns and restarts, after which only a person or another model
+/// compacts.
+pub const MAX_UNUSABLE: u32 = 3;
+/// Tokens of a summary, at most.
+const SUMMARY_TOKENS: u64 = 8_000;
+/// Tokens of the text to be summarised where nothing is known of the window.
+const UNKNOWN_WINDOW_TOKENS: u64 = 100_000;
+/// Tokens that any window holds, whatever a provider says that it counted.
+const LEAST_WINDOW: u64 = 4_000;
+/// Tokens of the tail where nothing is known of the window.
+const UNKNOWN_WINDOW_TAIL: u64 = 2_000;
+/// The least output worth asking for.
+pub const LEAST_OUTPUT: u64 = 256;
+/// A summary of almost nothing may be so much longer than it.
+const SLACK: u64 = 100;
 
 /// How a compaction would be done.
 #[derive(Debug, Clone)]
@@ -27,6 +47,28 @@ pub struct Plan {
     pub kept_from: u64,
     /// The request that asks for the summary.
     pub request: Request,
+    /// Tokens of what the summary would stand for.
+    pub replaced_tokens: u64,
+}
+
+impl Plan {
+    /// Judges the summary against what it replaces.
+    ///
+    /// # Errors
+    /// [`UNUSABLE_SUMMARY`] when nothing would become shorter.
+    pub fn shrinks(&self, summary: &str) -> Result<(), SessionError> {
+        let tokens = rough(summary);
+        if tokens <= self.replaced_tokens.saturating_add(SLACK) {
+            return Ok(());
+        }
+        Err(SessionError::new(
+            UNUSABLE_SUMMARY,
+            format!(
+                "The summary is no shorter than what it would replace (about {tokens} tokens against {})",
+                self.replaced_tokens
+            ),
+        ))
+    }
 }
 
 /// Why no compaction can be planned.
@@ -44,127 +86,89 @@ pub enum Unplannable {
         /// The window; 0 when unknown.
         window_tokens: u64,
     },
-    /// The last compaction left more than the window holds; another one would not do better.
+    /// What always stays is more than the window holds; a compaction would not do better.
     #[error(
-        "compacting did not help: what always stays (instructions, tools, summary, the last messages) took \
+        "compacting does not help: what always stays (instructions, tools, summary, the last messages) takes \
          {fixed_tokens} tokens, the model's window holds {window_tokens}. Shorten the instruction files, offer \
          fewer tools, or choose a model with a larger window"
     )]
     Futile {
-        /// Tokens of the first request after the compaction, as the provider counted them.
+        /// Tokens of what stays: of the first request after a compaction as the provider counted them, or estimated.
         fixed_tokens: u64,
         /// The window.
         window_tokens: u64,
     },
 }
 
-/// Tokens `state`'s next request needs, as far as that is known: the last measured context plus an estimate
-/// of what came after it.
-pub fn estimate(state: &SessionState) -> u64 {
-    match state.context_tokens {
-        Some((tokens, seq)) => {
-            let newer: u64 = unmeasured_bytes(state, seq);
-            tokens + newer / BYTES_PER_TOKEN
-        }
-        None => whole_bytes(state) / BYTES_PER_TOKEN,
-    }
-}
-
-/// Bytes of everything the fold knows of the next request: tool definitions are not among it.
-fn whole_bytes(state: &SessionState) -> u64 {
-    let entries: u64 = state.entries.iter().map(|e| entry_bytes(e)).sum();
-    fixed_bytes(state) + entries
-}
-
-/// Bytes of what no further compaction removes: instructions, summary, pinned words.
-fn fixed_bytes(state: &SessionState) -> u64 {
-    let parts = |input: &InputKind| input_parts(input).iter().map(|p| p.len() as u64).sum();
-    let fixed: u64 = state
-        .instructions
-        .iter()
-        .flat_map(|i| &i.parts)
-        .map(|p| p.len() as u64)
-        .sum();
-    let summary = state.summary.as_ref().map_or(0, |s| {
-        s.text.len() as u64 + s.pinned.as_ref().map_or(0, parts)
-    });
-    fixed + summary
-}
-
-/// Bytes of the conversation that the measurement at `measured` did not count: everything behind it, and
-/// the results of the calls in the measured message.
-fn unmeasured_bytes(state: &SessionState, measured: u64) -> u64 {
-    let mut bytes = 0;
-    for entry in state.entries.iter().rev() {
-        match entry.as_ref() {
-            entry if entry.seq() > measured => bytes += entry_bytes(entry),
-            // Written while the measured step was open: its request did not hold it.
-            Entry::Note { text, .. } => bytes += text.len() as u64,
-            Entry::Assistant(message) => {
-                bytes += message.parts.iter().map(result_bytes).sum::<u64>();
-                break;
-            }
-            Entry::Input { .. } => break,
-        }
-    }
-    bytes
-}
-
-fn result_bytes(part: &Part) -> u64 {
-    match &part.kind {
-        PartKind::Tool(tool) if !tool.executed && !part.superseded => tool
-            .outcome
-            .as_ref()
-            .map_or(0, |outcome| outcome.text.len() as u64),
-        _ => 0,
-    }
-}
-
-fn entry_bytes(entry: &Entry) -> u64 {
-    match entry {
-        Entry::Input { input, .. } => input_parts(input).iter().map(|p| p.len() as u64).sum(),
-        Entry::Note { text, .. } => text.len() as u64,
-        Entry::Assistant(message) => message
-            .parts
-            .iter()
-            .filter(|part| !part.superseded)
-            .map(|part| match &part.kind {
-                PartKind::Text(text) | PartKind::Reasoning(text) => {
-                    let native = text.native.as_ref().map_or(0, |n| n.native.len());
-                    text.text.len().max(native) as u64
-                }
-                PartKind::Opaque { native } => native.native.len() as u64,
-                PartKind::Tool(tool) => {
-                    tool.input.as_ref().map_or(2, |i| i.len() as u64)
-                        + tool.outcome.as_ref().map_or(0, |o| o.text.len() as u64)
-                }
-            })
-            .sum(),
-    }
+/// What a compaction is planned from.
+#[derive(Clone, Copy)]
+pub struct Planning<'a> {
+    /// The session.
+    pub state: &'a SessionState,
+    /// Why it is compacted.
+    pub reason: CompactionReason,
+    /// The model that writes the summary.
+    pub model: &'a ModelRef,
+    /// What is known of it.
+    pub limits: &'a ModelLimits,
+    /// Counts its tokens.
+    pub counter: &'a dyn TokenCounter,
+    /// Tokens of instructions and tool definitions: see [`fixed_tokens`].
+    pub fixed: u64,
+    /// Key for the provider's prompt cache.
+    pub cache_key: &'a str,
+    /// Tries before this one whose request did not fit the provider's window.
+    pub too_large: u32,
+    /// A try before this one gave no usable summary.
+    pub firmly: bool,
 }
 
 /// Tokens from which on the history is compacted; none for an unknown window.
-fn trigger(limits: &ModelLimits) -> Option<u64> {
+pub fn trigger(limits: &ModelLimits) -> Option<u64> {
     let window = limits.context?;
     // An output limit as large as the window must not trigger by itself.
     let reserve = limits.output.unwrap_or(window / 10).min(window / 4);
     Some(window.saturating_sub(reserve))
 }
 
-/// Should the history be compacted before the next step? Not again right after a compaction, before the
-/// provider has counted what is left, and not when that count says that it did not help.
-pub fn due(state: &SessionState, limits: &ModelLimits) -> bool {
+/// The size of `state`'s next request, as `counter` sees it.
+pub fn size(state: &SessionState, request: &Request, counter: &dyn TokenCounter) -> Size {
+    let (measured, counted) = match Unmeasured::of(state) {
+        Some((measured, newer)) => (measured, newer.tokens(counter)),
+        None => (0, request_tokens(request, counter)),
+    };
+    Size {
+        measured,
+        counted,
+        margin: counter.margin(),
+    }
+}
+
+/// Should the history be compacted before a request of this size? Not again right after a compaction, before the
+/// provider has counted what is left, not when that count says that it did not help, and not when summaries keep
+/// failing.
+pub fn due(state: &SessionState, limits: &ModelLimits, size: &Size) -> bool {
     let Some(trigger) = trigger(limits) else {
         return false;
     };
     let helped = state
         .after_compaction
-        .is_none_or(|tokens| tokens <= trigger)
-        && fixed_bytes(state) / BYTES_PER_TOKEN <= trigger;
-    state.failed_compactions < MAX_FUTILE
-        && estimate(state) > trigger
+        .is_none_or(|tokens| tokens <= trigger);
+    may_try(state)
+        && size.at_most() > trigger
         && helped
         && !unasked_since_compaction(state)
+        && shortenable(state, trigger)
+}
+
+/// Can a compaction bring the context below `trigger` at all? It makes neither instructions nor summaries shorter.
+fn shortenable(state: &SessionState, trigger: u64) -> bool {
+    instruction_tokens(state, &Rough) + summary_tokens(state, &Rough) <= trigger
+}
+
+/// May another automatic compaction be tried?
+pub fn may_try(state: &SessionState) -> bool {
+    state.failed_compactions < MAX_FUTILE && state.unusable_summaries < MAX_UNUSABLE
 }
 
 /// Has no step been asked for since the last compaction? (Some providers never count: then a step that
@@ -183,39 +187,52 @@ fn unasked_since_compaction(state: &SessionState) -> bool {
 pub fn exhausted(state: &SessionState, limits: &ModelLimits) -> Option<Unplannable> {
     let window = limits.context?;
     let after = state.after_compaction?;
-    (after > window && estimate(state) > window).then_some(Unplannable::Futile {
+    (after > window && meter(state).tokens > window).then_some(Unplannable::Futile {
         fixed_tokens: after,
         window_tokens: window,
     })
 }
 
+/// The limit on generated tokens for a request of this size: what was to be `asked`, and no more than the window has
+/// room for, since vendors refuse a sum that is too large. None leaves it to the vendor.
+pub fn output_limit(asked: Option<u64>, limits: &ModelLimits, size: &Size) -> Option<u64> {
+    let (Some(asked), Some(window)) = (asked, limits.context) else {
+        return asked;
+    };
+    let room = window.saturating_sub(size.at_most());
+    Some(asked.min(room.max(LEAST_OUTPUT)))
+}
+
 /// Plans a compaction. The last user input always stays, verbatim (kept, or pinned by the fold).
-pub fn plan(
-    state: &SessionState,
-    reason: CompactionReason,
-    model: &ModelRef,
-    limits: &ModelLimits,
-    cache_key: &str,
-) -> Result<Plan, Unplannable> {
+///
+/// # Errors
+/// Why none would help.
+pub fn plan(planning: &Planning<'_>) -> Result<Plan, Unplannable> {
+    let Planning {
+        state,
+        limits,
+        counter,
+        fixed,
+        ..
+    } = *planning;
     let window = limits.context.unwrap_or(0);
-    let share = match reason {
-        CompactionReason::Overflow => 10,
-        CompactionReason::Threshold | CompactionReason::Manual => 4,
-    };
-    let tail_budget = if window == 0 {
-        8_000
-    } else {
-        window / share * BYTES_PER_TOKEN
-    };
-    // Never more than a quarter of what there is: a window that is smaller than we were told, or a person
-    // who asks early, must be helped too.
-    let whole: u64 = state.entries.iter().map(|e| entry_bytes(e)).sum();
-    let tail_budget = tail_budget.min(whole / 4);
-    let kept = kept_entries(state, tail_budget);
+    let kept = kept_entries(state, tail_budget(planning), counter);
     let old = &state.entries[..state.entries.len() - kept];
     if !worth_it(old, &state.entries[old.len()..]) {
+        let whole = fixed + conversation_tokens(state, counter);
         return Err(Unplannable::NothingOld {
-            fixed_tokens: estimate(state).max(whole_bytes(state) / BYTES_PER_TOKEN),
+            fixed_tokens: meter(state).tokens.max(whole),
+            window_tokens: window,
+        });
+    }
+    let stays = Size {
+        measured: 0,
+        counted: fixed + last_words(state, counter),
+        margin: counter.margin(),
+    };
+    if window > 0 && stays.surely_above(window) {
+        return Err(Unplannable::Futile {
+            fixed_tokens: stays.counted,
             window_tokens: window,
         });
     }
@@ -223,45 +240,104 @@ pub fn plan(
         Some(entry) => entry.seq(),
         None => state.cursor.map_or(0, |cursor| cursor + 1),
     };
-    let budget = if window == 0 {
-        400_000
-    } else {
-        // Half: the estimate of bytes per token is rough, and the summary needs its room.
-        window * BYTES_PER_TOKEN / 2
-    };
-    let text = transcript(state, old, budget as usize);
+    let replaced = old.iter().map(|e| entry_tokens(e, &Rough)).sum::<u64>();
     Ok(Plan {
         kept_from,
-        request: Request {
-            system: vec![
-                "You write precise summaries of coding sessions, so that the work can go on from them."
-                    .to_owned(),
-            ],
-            messages: vec![RequestMessage::User {
-                parts: vec![format!(
-                    "{SUMMARY_MARK} for the agent that will continue it. Keep: the user's goals and \
-                     constraints in their words, decisions, files touched and their state, commands and \
-                     results that matter, open questions, and the next step. Answer with the summary \
-                     only.\n\n{text}"
-                )
-                .into()],
-            }],
-            tools: Vec::new(),
-            tool_choice: ToolChoice::None,
-            max_output: Some(summary_limit(limits)),
-            cache_key: cache_key.to_owned(),
-            ..Request::new(model.clone())
-        },
+        request: summarising(planning, old),
+        replaced_tokens: replaced + summary_tokens(state, &Rough),
     })
 }
 
+/// The request that asks for a summary of `old`; it fits the window, whatever `old` holds.
+fn summarising(planning: &Planning<'_>, old: &[Arc<Entry>]) -> Request {
+    let counter = planning.counter;
+    let output = summary_limit(planning.limits, planning.firmly);
+    let room = transcript_budget(planning, output);
+    let earlier = planning.state.summary.as_ref().map(|s| {
+        // Made for a larger window, it may be more than this one holds.
+        transcript::shortened(&s.text, room / 2, counter)
+    });
+    let taken = earlier.as_ref().map_or(0, |text| counter.text(text));
+    let text = transcript::transcript(planning.state, old, room.saturating_sub(taken), counter);
+    let words = wording::instructions(earlier.as_deref(), &text, planning.firmly);
+    Request {
+        system: vec![wording::SYSTEM.to_owned()],
+        messages: vec![RequestMessage::User {
+            parts: vec![words.into()],
+        }],
+        tool_choice: ToolChoice::None,
+        max_output: Some(output),
+        cache_key: planning.cache_key.to_owned(),
+        ..Request::new(planning.model.clone())
+    }
+}
+
+/// Tokens for the earlier summary and the transcript.
+fn transcript_budget(planning: &Planning<'_>, output: u64) -> u64 {
+    let counter = planning.counter;
+    let frame = counter.text(&wording::instructions(Some(""), "", true))
+        + counter.text(wording::SYSTEM)
+        + 100;
+    let room = match planning.limits.context {
+        Some(window) => window.saturating_sub(output + frame),
+        // What was sent before did fit.
+        None => planning
+            .state
+            .context_tokens
+            .map_or(UNKNOWN_WINDOW_TOKENS, |(tokens, _)| {
+                tokens.clamp(LEAST_WINDOW, UNKNOWN_WINDOW_TOKENS)
+            }),
+    };
+    let room = room.min(10_000_000) * 100 / (100 + counter.margin());
+    // After an overflow the window is perhaps not what we were told; each refusal halves the next try.
+    let halved = planning.too_large + u32::from(planning.reason == CompactionReason::Overflow);
+    (room >> halved.min(16)).max(200)
+}
+
+/// Tokens of the newest messages that stay as they are.
+fn tail_budget(planning: &Planning<'_>) -> u64 {
+    let Planning {
+        state,
+        limits,
+        counter,
+        fixed,
+        ..
+    } = *planning;
+    let share = match planning.reason {
+        CompactionReason::Overflow => 10,
+        CompactionReason::Threshold | CompactionReason::Manual => 4,
+    };
+    let room = match (limits.context, trigger(limits)) {
+        (Some(window), Some(trigger)) => {
+            let taken = fixed + summary_limit(limits, false) + last_words(state, counter);
+            (window / share).min(trigger.saturating_sub(taken))
+        }
+        _ => UNKNOWN_WINDOW_TAIL,
+    };
+    // Never more than a quarter of what there is: a window that is smaller than we were told, or a person
+    // who asks early, must be helped too.
+    let whole: u64 = state.entries.iter().map(|e| entry_tokens(e, counter)).sum();
+    room.min(whole / 4)
+}
+
+/// Tokens of the user's last input.
+fn last_words(state: &SessionState, counter: &dyn TokenCounter) -> u64 {
+    let last = state.entries.iter().rev().find_map(|e| match e.as_ref() {
+        Entry::Input { input, .. } if matches!(input, InputKind::User { .. }) => Some(input),
+        _ => None,
+    });
+    let pinned = || state.summary.as_ref()?.pinned.as_ref();
+    last.or_else(pinned)
+        .map_or(0, |input| input_tokens(input, counter))
+}
+
 /// How many entries at the end stay: as many as fit the budget, never all of them.
-fn kept_entries(state: &SessionState, budget: u64) -> usize {
-    let mut bytes = 0;
+fn kept_entries(state: &SessionState, budget: u64, counter: &dyn TokenCounter) -> usize {
+    let mut tokens = 0;
     let mut kept = 0;
     for entry in state.entries.iter().rev() {
-        bytes += entry_bytes(entry);
-        if bytes > budget || kept + 1 >= state.entries.len() {
+        tokens += entry_tokens(entry, counter);
+        if tokens > budget || kept + 1 >= state.entries.len() {
             break;
         }
         kept += 1;
@@ -288,137 +364,14 @@ fn worth_it(old: &[Arc<Entry>], kept: &[Arc<Entry>]) -> bool {
     old.len() > usize::from(pinned.is_some())
 }
 
-/// Tokens a summary may have.
-fn summary_limit(limits: &ModelLimits) -> u64 {
+/// Tokens a summary may have. A model that thinks first, and was cut off by that, gets twice as many.
+fn summary_limit(limits: &ModelLimits, firmly: bool) -> u64 {
     let window = limits.context.unwrap_or(u64::MAX);
+    let most = SUMMARY_TOKENS * if firmly { 2 } else { 1 };
     limits
         .output
-        .unwrap_or(8_000)
-        .min(8_000)
+        .unwrap_or(most)
+        .min(most)
         .min(window / 4)
         .max(1)
-}
-
-/// The text to be summarised, at most `budget` bytes; what was cut is named in it.
-fn transcript(state: &SessionState, old: &[Arc<Entry>], budget: usize) -> String {
-    let mut pieces: Vec<String> = Vec::new();
-    for tool_max in TOOL_TEXT_MAX {
-        pieces.clear();
-        if let Some(summary) = &state.summary {
-            pieces.push(format!("[Earlier summary]\n{}\n", summary.text));
-            if let Some(pinned) = &summary.pinned {
-                pieces.push(format!("[User]\n{}\n", input_parts(pinned).join("\n")));
-            }
-        }
-        pieces.extend(old.iter().map(|entry| entry_text(entry, tool_max)));
-        if pieces.iter().map(String::len).sum::<usize>() <= budget {
-            return pieces.concat();
-        }
-    }
-    fit(&pieces, budget)
-}
-
-/// Joins `pieces` within `budget` bytes: long ones are cut to one common length; only when that would leave
-/// almost nothing of each are some in the middle left out.
-fn fit(pieces: &[String], budget: usize) -> String {
-    /// Room for the line at the top, for a mark behind a cut piece, and the least left of a piece.
-    const HEAD: usize = 200;
-    const MARK: usize = 40;
-    const LEAST: usize = 200;
-    let room = budget.saturating_sub(HEAD);
-    let most = (room / (LEAST + MARK)).max(1);
-    let omitted = pieces.len().saturating_sub(most);
-    // The oldest holds the task or the earlier summary, the newest what the work is at.
-    let first = if omitted > 0 {
-        most.min(2) / 2
-    } else {
-        pieces.len()
-    };
-    let kept: Vec<&String> = pieces[..first]
-        .iter()
-        .chain(&pieces[first + omitted..])
-        .collect();
-    let size = |level: usize| -> usize {
-        let cut = |p: &&String| {
-            if p.len() > level {
-                level + MARK
-            } else {
-                p.len()
-            }
-        };
-        kept.iter().map(cut).sum()
-    };
-    let (mut level, mut above) = (
-        LEAST.min(room),
-        kept.iter().map(|p| p.len()).max().unwrap_or(0) + 1,
-    );
-    while above - level.min(above) > 1 {
-        let middle = level + (above - level) / 2;
-        if size(middle) <= room {
-            level = middle;
-        } else {
-            above = middle;
-        }
-    }
-    let total: usize = pieces.iter().map(String::len).sum();
-    let mut out = format!("[{total} bytes of conversation were cut to fit, long messages first]\n");
-    for (index, piece) in kept.into_iter().enumerate() {
-        if omitted > 0 && index == first {
-            let _ = writeln!(out, "[{omitted} messages left out here]");
-        }
-        let end = piece.floor_char_boundary(level);
-        out.push_str(&piece[..end]);
-        if end < piece.len() {
-            let _ = writeln!(out, " […{} bytes cut]", piece.len() - end);
-        }
-    }
-    out
-}
-
-fn entry_text(entry: &Entry, tool_max: usize) -> String {
-    let mut out = String::new();
-    match entry {
-        Entry::Input { input, .. } => {
-            let who = if matches!(input, InputKind::User { .. }) {
-                "User"
-            } else {
-                "Tenure"
-            };
-            let _ = writeln!(out, "[{who}]\n{}", input_parts(input).join("\n"));
-        }
-        Entry::Note { text, .. } => {
-            let _ = writeln!(out, "[Note]\n{text}");
-        }
-        Entry::Assistant(message) => {
-            out.push_str("[Assistant]\n");
-            for part in message.parts.iter().filter(|part| !part.superseded) {
-                match &part.kind {
-                    PartKind::Text(text) => {
-                        let _ = writeln!(out, "{}", text.text);
-                    }
-                    PartKind::Tool(tool) => {
-                        let input = tool.input.as_deref().unwrap_or("");
-                        let result = tool.outcome.as_ref().map_or("", |o| o.text.as_str());
-                        let _ = writeln!(
-                            out,
-                            "[Tool {}] {}\n[Result] {}",
-                            tool.name,
-                            cut(input, tool_max),
-                            cut(result, tool_max)
-                        );
-                    }
-                    PartKind::Reasoning(_) | PartKind::Opaque { .. } => {}
-                }
-            }
-        }
-    }
-    out
-}
-
-fn cut(text: &str, max: usize) -> std::borrow::Cow<'_, str> {
-    if text.len() <= max {
-        return text.into();
-    }
-    let end = text.floor_char_boundary(max);
-    format!("{} […{} bytes cut]", &text[..end], text.len() - end).into()
 }

@@ -140,7 +140,7 @@ impl ProviderError {
 #[error("{message}")]
 pub struct SessionError {
     /// A stable word: an [`ErrorClass`], or `violation`, `interrupted`, `crashed`, `shutdown`,
-    /// `stale_attachment`, `step_limit`, `budget`, `unusable`, `internal`.
+    /// `stale_attachment`, `step_limit`, `budget`, `unusable`, `unusable_summary`, `internal`.
     pub kind: String,
     /// What happened and what to do next, for people.
     pub message: String,
@@ -153,6 +153,13 @@ impl SessionError {
             kind: kind.into(),
             message: message.into(),
         }
+    }
+}
+
+impl SessionError {
+    /// Was the work stopped from outside (by a person, a lost owner, a shutdown, a move) and did not fail by itself?
+    pub fn was_stopped(&self) -> bool {
+        ["interrupted", "crashed", "shutdown", "stale_attachment"].contains(&self.kind.as_str())
     }
 }
 

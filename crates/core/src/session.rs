@@ -10,8 +10,11 @@ mod withheld;
 pub use withheld::Withheld;
 
 use crate::budget::Ledger;
+use crate::compaction::{UNUSABLE_SUMMARY, rough};
+use crate::error::{ErrorClass, SessionError};
 use crate::event::body::*;
 use crate::event::{Event, EventBody};
+use crate::history::input_parts;
 use crate::id::{ExecutionId, MessageId};
 use crate::message::{Entry, Part, PartKind};
 use crate::model::ModelRef;
@@ -23,6 +26,12 @@ use std::sync::Arc;
 
 /// The format of [`SessionState`] in checkpoints; raise it whenever a field changes meaning.
 pub const FOLD_VERSION: u32 = 3;
+
+/// Did a step fail because its request was too large?
+fn does_not_fit(error: &SessionError) -> bool {
+    let classes = [ErrorClass::ContextOverflow, ErrorClass::RequestTooLarge];
+    classes.iter().any(|class| class.as_str() == error.kind)
+}
 
 /// Everything the log says about a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -65,17 +74,24 @@ pub struct SessionState {
     pub todos: Option<serde_json::Value>,
     /// Why the session is set aside, if it is.
     pub quarantine: Option<String>,
-    /// Compactions in a row that failed; reset by a finished step or compaction.
+    /// Compactions in a row that failed by themselves; reset by a finished step or compaction.
     pub failed_compactions: u32,
     /// The last step did not fit the model's window: a compaction comes before the next one.
     pub overflowed: bool,
     /// Compactions because of an overflow since a step last ended well: at most one (design §7).
     pub overflow_compactions: u32,
-    /// Prompt tokens of the first request after the last compaction, as the provider counted them.
+    /// Prompt tokens of the first request after the last compaction, as the provider counted them, without the
+    /// input that came since.
     pub after_compaction: Option<u64>,
     /// What requests leave out since a provider refused it.
     #[serde(default)]
     pub withheld: Withheld,
+    /// Summaries in a row that could not be used; reset by a compaction that ended and by another model.
+    #[serde(default)]
+    pub unusable_summaries: u32,
+    /// The last step was refused, and what was wrong with its request is mended: the next one uses its number again.
+    #[serde(default)]
+    pub step_again: bool,
     /// What is open.
     #[serde(skip)]
     pub turn: TurnState,
@@ -204,8 +220,11 @@ impl SessionState {
                 self.limit_reached = more && last_step;
             }
             EventBody::StepFailed(e) => {
-                self.overflowed = e.error.kind == "context_overflow";
-                self.wants_step = self.overflowed || self.withhold(&e.error, event.seq);
+                // What is left out from now on may be what made it too large: that is tried first.
+                let repaired = self.withhold(&e.error, event.seq);
+                self.overflowed = !repaired && does_not_fit(&e.error);
+                self.wants_step = self.overflowed || repaired;
+                self.step_again = repaired;
                 self.apply_conversation(event);
             }
             EventBody::InputAdmitted(_)
@@ -226,9 +245,7 @@ impl SessionState {
                     && usage.context() > 0
                 {
                     self.context_tokens = Some((usage.context(), event.seq));
-                    if self.summary.is_some() {
-                        self.after_compaction.get_or_insert(usage.prompt());
-                    }
+                    self.measure_compaction(usage.prompt());
                 }
                 self.apply_conversation(event);
             }
@@ -238,8 +255,13 @@ impl SessionState {
             }
             EventBody::CompactionFailed(e) => {
                 self.add(e.usage.as_ref(), e.cost);
-                self.failed_compactions += 1;
-                self.overflowed = false;
+                // What was stopped from outside says nothing of the next try.
+                if !e.error.was_stopped() {
+                    self.failed_compactions += 1;
+                }
+                if e.error.kind == UNUSABLE_SUMMARY {
+                    self.unusable_summaries += 1;
+                }
             }
             EventBody::SessionCreated(_)
             | EventBody::SessionForked(_)
@@ -273,6 +295,23 @@ impl SessionState {
             });
         let called = |part: &Part| matches!(&part.kind, PartKind::Tool(t) if !t.executed && !part.superseded);
         finish == Finish::Pause || message.is_some_and(|m| m.parts.iter().any(called))
+    }
+
+    /// The first count after a compaction says whether it helped; what came in since is not its doing.
+    fn measure_compaction(&mut self, prompt: u64) {
+        let Some(summary) = &self.summary else {
+            return;
+        };
+        if self.after_compaction.is_some() {
+            return;
+        }
+        let new = self.entries.iter().rev().map_while(|entry| {
+            (entry.seq() > summary.seq).then_some(match entry.as_ref() {
+                Entry::Input { input, .. } => input_parts(input).iter().map(|p| rough(p)).sum(),
+                _ => 0,
+            })
+        });
+        self.after_compaction = Some(prompt.saturating_sub(new.sum()));
     }
 
     fn add(&mut self, usage: Option<&Usage>, cost: Option<u64>) {
@@ -318,7 +357,15 @@ impl SessionState {
                     return;
                 };
                 match body {
-                    EventBody::ModelSelected(e) => settings.model = e.model.clone(),
+                    EventBody::ModelSelected(e) if settings.model == e.model => {}
+                    EventBody::ModelSelected(e) => {
+                        settings.model = e.model.clone();
+                        // Another model counts otherwise, and summarises otherwise.
+                        self.context_tokens = None;
+                        self.after_compaction = None;
+                        self.failed_compactions = 0;
+                        self.unusable_summaries = 0;
+                    }
                     EventBody::LimitsChanged(e) => settings.limits = e.limits.clone(),
                     EventBody::PermissionsChanged(e) => {
                         settings.permissions = e.permissions.clone();
@@ -340,6 +387,7 @@ impl SessionState {
         self.wants_step = false;
         self.limit_reached = false;
         self.overflowed = false;
+        self.step_again = false;
         self.last_end = None;
         self.interrupt = None;
         self.quarantine = None;
@@ -360,6 +408,7 @@ impl SessionState {
                     let admitted = self.inbox.remove(index);
                     if !admitted.kind.is_control() {
                         self.step = 0;
+                        self.step_again = false;
                         self.wants_step = true;
                         self.limit_reached = false;
                         self.entries.push(Arc::new(Entry::Input {
@@ -390,6 +439,7 @@ impl SessionState {
             // An overflow is its execution's: the next one, perhaps with another model, tries anew.
             self.overflowed = false;
             self.overflow_compactions = 0;
+            self.step_again = false;
         }
         match &event.body {
             EventBody::InterruptRequested(e) => {

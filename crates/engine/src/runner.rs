@@ -25,13 +25,16 @@ use crate::node::Life;
 use crate::recover::{self, quiet::Quiet};
 use crate::writer::{Batch, Writer};
 use boundary::Admitted;
+use compact::Room;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
+use tenure_core::history::build;
 use tenure_core::id::{MessageId, SessionId};
 use tenure_core::inbox::Boundary;
+use tenure_core::model::ModelRef;
 use tenure_core::session::SessionState;
 use tenure_store::{AppendError, HookOp};
 use tenure_tools::permission::Rules;
@@ -74,8 +77,10 @@ pub(crate) struct Runner {
     pub alone: bool,
     /// Attempts in a row that failed behind a complete call: they share the retry budget.
     pub cut_in_a_row: u32,
-    /// The step before did not fit and was compacted: its number is used again.
-    pub again: bool,
+    /// The window of a model as its provider named it in a refusal.
+    pub window_said: Option<(ModelRef, u64)>,
+    /// This step was asked for again with a smaller output limit: that is tried once.
+    pub output_cut: bool,
     /// Events of the last chunk of a stream, to be committed together with its attempt's end.
     pub held: Vec<EventBody>,
 }
@@ -203,24 +208,14 @@ impl Runner {
             let error = SessionError::new("repeating_failure", repeating.to_string());
             return self.fail(error).await.map(Some);
         }
-        if let Some(futile) = tenure_core::compaction::exhausted(&self.state, &model.info.limits) {
-            let error = SessionError::new("context_overflow", futile.to_string());
-            return self.fail(error).await.map(Some);
+        let (number, last) = self.next_number();
+        let mut request = build(&self.state, &self.request_plan(&model, last));
+        match self.make_room(&model, &request).await? {
+            Room::Compacted => return Ok(None),
+            Room::End(end) => return Ok(Some(end)),
+            Room::Fits(output) => request.max_output = output,
         }
-        if self.shared.config.auto_compaction
-            && tenure_core::compaction::due(&self.state, &model.info.limits)
-        {
-            match self
-                .compact(CompactionReason::Threshold, None, &model)
-                .await?
-            {
-                compact::Compacted::Done => return Ok(None),
-                // Too big as it is: let the provider judge.
-                compact::Compacted::NothingOld(_) => {}
-                compact::Compacted::Failed(error) => return self.fail(error).await.map(Some),
-            }
-        }
-        self.step(&model).await
+        self.step(&model, request, number, last).await
     }
 
     /// Ends the execution well and releases the claim; `None` when there is more to do.

@@ -4,7 +4,7 @@ mod overflow;
 mod retry_after;
 mod said;
 
-pub use overflow::output_that_fits;
+pub use overflow::{output_that_fits, window_said};
 pub use retry_after::retry_after;
 
 use http::HeaderMap;

@@ -18,13 +18,14 @@ mod provider;
 mod secret;
 mod settings;
 mod sse;
+mod tokens;
 
 pub use asks::Asks;
 #[cfg(feature = "bedrock")]
 pub use aws::sign;
 pub use aws::{AWS_SECRET_ENV, AwsKeys, AwsSettings};
 pub use catalogue::{Catalogue, ModelInfo, ModelSettings, Origin};
-pub use classify::{classify, classify_event, output_that_fits, retry_after};
+pub use classify::{classify, classify_event, output_that_fits, retry_after, window_said};
 pub use decode::Decoder;
 pub use dialect::Dialect;
 pub use encode::{CacheTime, encode, encode_cached};
@@ -35,3 +36,4 @@ pub use probe::{Finding, ProbeReport, probe};
 pub use provider::{AttemptKey, Encoded, EventStream, Provider};
 pub use secret::{Secret, SecretError};
 pub use settings::{Protocol, ProviderSettings, SettingsError};
+pub use tokens::Tokens;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::encode::Plan;
 use crate::http::{Conn, ReadError, Request, answer};
 use crate::issue::check_seals;
+use crate::measure::{measure, output_asked};
 use crate::play::play;
 use crate::record::{Arrival, Ended, Flight, Verdict};
 use crate::route::Route;
@@ -74,6 +75,10 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
         }
         Verdict::Unauthorized => Some((401, vendor.error_body(401, None, None))),
         Verdict::UnknownModel => Some((404, vendor.error_body(404, None, None))),
+        Verdict::TooLong { input, output } => {
+            let window = shared.script.window.unwrap_or_default();
+            Some((400, too_long_body(vendor, window, *input, *output)))
+        }
     };
     let arrival = Arrival {
         vendor,
@@ -140,6 +145,9 @@ fn judge<'s>(
     if !models.is_empty() && !models.contains(&model) {
         return (Verdict::UnknownModel, None);
     }
+    if let Some(too_long) = too_long(shared.script.window, vendor, body) {
+        return (too_long, None);
+    }
     match shared
         .selector
         .pick(&shared.script, &RequestText::new(vendor, body))
@@ -147,6 +155,30 @@ fn judge<'s>(
         Some(found) => (Verdict::Accepted, Some(found)),
         None => (Verdict::NoTurn, None),
     }
+}
+
+/// Does a request not fit the window?
+fn too_long(window: Option<u64>, vendor: Vendor, body: &Value) -> Option<Verdict> {
+    let window = window?;
+    let input = measure(body);
+    if input > window {
+        return Some(Verdict::TooLong {
+            input,
+            output: None,
+        });
+    }
+    let output = output_asked(body).filter(|output| input.saturating_add(*output) > window)?;
+    vendor.sum_body(input, output, window)?;
+    Some(Verdict::TooLong {
+        input,
+        output: Some(output),
+    })
+}
+
+fn too_long_body(vendor: Vendor, window: u64, input: u64, output: Option<u64>) -> Value {
+    output
+        .and_then(|output| vendor.sum_body(input, output, window))
+        .unwrap_or_else(|| vendor.overflow_body(input, window))
 }
 
 fn is_authorized(shared: &Shared, request: &Request) -> bool {
@@ -265,8 +297,11 @@ async fn perform(
         Some(early) => fail_early(conn, &flight, turn, early).await,
         None => {
             let model = vendor.model(&request.path, body);
-            let length = request.body.len();
-            let plan = Plan::new(route, turn, &model, body, length, &shared.issuer);
+            let input = match shared.script.window {
+                Some(_) => measure(body),
+                None => request.body.len() as u64 / 4 + 1,
+            };
+            let plan = Plan::new(route, turn, &model, body, input, &shared.issuer);
             if streams {
                 play(conn, &flight, turn, &plan, &shared.issuer).await
             } else {

@@ -103,7 +103,7 @@ impl Plan {
         turn: &Turn,
         model: &str,
         body: &Value,
-        body_len: usize,
+        input_tokens: u64,
         issuer: &Issuer,
     ) -> Self {
         let vendor = route.vendor;
@@ -129,7 +129,7 @@ impl Plan {
             .sum();
         let usage = &turn.usage;
         let tokens = (!usage.omit).then(|| Tokens {
-            input: usage.input.unwrap_or(body_len as u64 / 4 + 1),
+            input: usage.input.unwrap_or(input_tokens),
             output: usage.output.unwrap_or(sent as u64 / 4 + 1),
             reasoning: usage.reasoning,
             cache_read: usage.cache_read,

@@ -31,6 +31,7 @@ mod cli;
 mod encode;
 mod http;
 mod issue;
+mod measure;
 mod pieces;
 mod play;
 mod record;
@@ -46,6 +47,7 @@ mod whole;
 
 pub use cli::{CliError, CliOptions, serve_cli};
 pub use issue::SEAL_PREFIX;
+pub use measure::measure;
 pub use record::{Ended, Recorded, Verdict};
 pub use script::{
     CutHow, Fault, Finish, Input, Part, Script, ScriptError, Seal, Select, Times, Turn, Usage,

@@ -31,6 +31,13 @@ pub enum Verdict {
     Unauthorized,
     /// The script does not serve that model; answered with 404.
     UnknownModel,
+    /// Valid, and larger than the script's window; answered as the vendor does.
+    TooLong {
+        /// Tokens of the prompt, by the server's measure.
+        input: u64,
+        /// The limit on generated tokens that was asked for, when it is the sum that does not fit.
+        output: Option<u64>,
+    },
 }
 
 /// How an answer ended.

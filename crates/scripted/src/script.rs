@@ -42,6 +42,10 @@ pub struct Script {
     /// The model ids served; another one is answered with 404. Empty: any.
     #[serde(default)]
     pub models: Vec<String>,
+    /// The context window in tokens, by the server's own measure ([`crate::measure`]): a request that does not fit is
+    /// answered as the vendor does. Left out: no limit.
+    #[serde(default)]
+    pub window: Option<u64>,
     /// The turns, in order.
     #[serde(default, alias = "turn")]
     pub turns: Vec<Turn>,
@@ -87,6 +91,7 @@ impl Script {
             name: None,
             select: Select::Sequence,
             models: Vec::new(),
+            window: None,
             turns: turns.into_iter().collect(),
             fallback: None,
         }
@@ -96,6 +101,13 @@ impl Script {
     #[must_use]
     pub fn by_history(mut self) -> Self {
         self.select = Select::History;
+        self
+    }
+
+    /// Sets the context window in tokens, by the server's own measure.
+    #[must_use]
+    pub fn window(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
         self
     }
 

@@ -222,6 +222,24 @@ impl Vendor {
         body
     }
 
+    /// The 400 for a prompt that fits and asks for more output than there is room left, in the wording of the vendors
+    /// that refuse it; the others just stop at the window's end.
+    pub(crate) fn sum_body(self, input: u64, output: u64, limit: u64) -> Option<Value> {
+        let message = match self {
+            Self::AnthropicMessages => format!(
+                "input length and `max_tokens` exceed context limit: {input} + {output} > {limit}, decrease input \
+                 length or `max_tokens` and try again"
+            ),
+            Self::OpenaiChat => format!(
+                "This model's maximum context length is {limit} tokens. However, you requested {} tokens ({input} in \
+                 the messages, {output} in the completion). Please reduce the length of the messages or completion.",
+                input + output
+            ),
+            _ => return None,
+        };
+        Some(self.error_body(400, None, Some(&message)))
+    }
+
     /// The 400 for a prompt that does not fit, in this vendor's wording.
     pub(crate) fn overflow_body(self, used: u64, limit: u64) -> Value {
         match self {

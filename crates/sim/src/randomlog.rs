@@ -13,7 +13,7 @@ pub use model::{Asked, MODELS};
 use serde_json::Value;
 use std::collections::HashSet;
 use tenure_core::claim;
-use tenure_core::compaction::plan;
+use tenure_core::compaction::{Planning, Rough, plan};
 use tenure_core::event::body::*;
 use tenure_core::model::ModelLimits;
 use tenure_core::session::SessionState;
@@ -257,7 +257,18 @@ impl RandomLog {
             CompactionReason::Overflow,
         ];
         let reason = self.tape.of(&reasons);
-        let Ok(planned) = plan(&self.state, reason, &asked.reference(), &limits, "k") else {
+        let planned = plan(&Planning {
+            state: &self.state,
+            reason,
+            model: &asked.reference(),
+            limits: &limits,
+            counter: &Rough,
+            fixed: 0,
+            cache_key: "k",
+            too_large: 0,
+            firmly: false,
+        });
+        let Ok(planned) = planned else {
             return;
         };
         self.names += 1;

@@ -207,6 +207,9 @@ pub struct ResumeArgs {
     /// Every session that has something to do
     #[arg(long)]
     pub all: bool,
+    /// First replace old history by a summary
+    #[arg(long, requires = "session")]
+    pub compact: bool,
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,

@@ -114,6 +114,7 @@ fn settings(config: &Config, role: &Role) -> CliResult<EngineConfig> {
     settings.margin = config.lease_margin.value;
     settings.tool_concurrency = config.max_parallel_tools.value as usize;
     settings.max_steps = config.max_steps.value;
+    settings.auto_compaction = config.auto_compaction.value;
     settings.secret_env = providers::secret_env(config);
     settings.secrets = providers::known_secrets(config)
         .into_iter()

@@ -15,6 +15,7 @@ impl SessionState {
         match &event.body {
             EventBody::StepStarted(e) => {
                 self.step = e.step;
+                self.step_again = false;
                 self.wants_step = false;
                 self.totals.steps += 1;
                 self.entries
@@ -260,9 +261,11 @@ impl SessionState {
         self.context_tokens = None;
         self.after_compaction = None;
         self.failed_compactions = 0;
+        self.unusable_summaries = 0;
         if self.overflowed {
             self.overflowed = false;
             self.overflow_compactions += 1;
+            self.step_again = true;
         }
     }
 }

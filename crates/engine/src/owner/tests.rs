@@ -48,6 +48,8 @@ struct Story {
     /// Admits more than the first prompt.
     more: for<'a> fn(&'a Bed, &'a SessionId) -> BoxFuture<'a, ()>,
     max_steps: u32,
+    /// The model's window; 0 for an unknown one.
+    window: u64,
 }
 
 const PLAIN: Story = Story {
@@ -56,6 +58,7 @@ const PLAIN: Story = Story {
     history: false,
     more: |_, _| Box::pin(async {}),
     max_steps: 0,
+    window: 0,
 };
 
 fn parallel() -> Vec<Play> {
@@ -131,6 +134,40 @@ fn stories() -> Vec<Story> {
             ..PLAIN
         },
         Story {
+            name: "threshold, and a summary of nothing before one",
+            answers: || {
+                let nothing = vec![Ok(vec![finish(Finish::Stop)])];
+                vec![
+                    Play::Answer(nothing),
+                    Play::Answer(text("the summary")),
+                    Play::Answer(text("fits")),
+                ]
+            },
+            history: true,
+            more: |bed, session| {
+                Box::pin(async move {
+                    let long = "word ".repeat(2_000);
+                    bed.admit(session, crate::Prompt::steer(long)).await;
+                })
+            },
+            window: 2_500,
+            ..PLAIN
+        },
+        Story {
+            name: "overflow, and a summarising request that is refused twice",
+            answers: || {
+                vec![
+                    refused(ErrorClass::ContextOverflow),
+                    refused(ErrorClass::Overloaded),
+                    refused(ErrorClass::ContextOverflow),
+                    Play::Answer(text("the summary")),
+                    Play::Answer(text("fits now")),
+                ]
+            },
+            history: true,
+            ..PLAIN
+        },
+        Story {
             name: "manual compaction, then the queue",
             answers: || {
                 vec![
@@ -187,11 +224,18 @@ struct Lab {
 
 impl Lab {
     async fn new(mutations: Mutations) -> Self {
+        Self::with_window(mutations, 0).await
+    }
+
+    async fn with_window(mutations: Mutations, window: u64) -> Self {
         let options = OpenOptions {
             mutations,
             ..OpenOptions::default()
         };
-        let bed = Bed::with_options([], options).with_tool(Echo);
+        let mut bed = Bed::with_options([], options).with_tool(Echo);
+        if window > 0 {
+            bed.window(window, 100);
+        }
         let store = Arc::new(Stepping(bed.store.clone()));
         let engine = bed.engine_on(store, bed.config.clone()).await;
         Self { bed, engine }
@@ -417,7 +461,7 @@ async fn everywhere(lab: &Lab, story: &Story, at: At) -> Result<usize, String> {
 
 async fn all_stories(at: At) {
     for story in stories() {
-        let lab = Lab::new(Mutations::default()).await;
+        let lab = Lab::with_window(Mutations::default(), story.window).await;
         let polls = everywhere(&lab, &story, at).await;
         let polls = polls.unwrap_or_else(|what| panic!("{what}"));
         // Three polls of each append, and some in between.

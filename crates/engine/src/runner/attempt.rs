@@ -9,6 +9,7 @@ use crate::models::Model;
 use crate::writer::Batch;
 use futures::StreamExt;
 use std::time::Duration;
+use tenure_core::compaction::LEAST_OUTPUT;
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
@@ -16,7 +17,7 @@ use tenure_core::fragment::CHECKPOINT_MS;
 use tenure_core::id::MessageId;
 use tenure_core::retry::Retry;
 use tenure_core::turn::publisher::{AttemptRef, Output, Publisher, StreamEnd};
-use tenure_provider::{AttemptKey, Encoded, EventStream};
+use tenure_provider::{AttemptKey, Encoded, EventStream, output_that_fits, window_said};
 
 /// How an attempt's stream ended.
 struct Ended {
@@ -188,8 +189,11 @@ impl Runner {
                 .as_ref()
                 .is_some_and(|s| s.attempt_called(attempt));
         let error = error.clone();
+        let output = self.smaller_output(&error, called, model);
         let verdict = if called {
             Retry::GiveUp(None)
+        } else if output.is_some() {
+            Retry::After(0)
         } else {
             let random = self.shared.config.env.random();
             self.shared
@@ -205,7 +209,7 @@ impl Runner {
             self.writer
                 .append(Batch::settle(events, Vec::new()))
                 .await?;
-            return Ok(AttemptOutcome::Retry { delay_ms });
+            return Ok(AttemptOutcome::Retry { delay_ms, output });
         }
         self.writer
             .append(Batch::settle(events, Vec::new()))
@@ -217,6 +221,24 @@ impl Runner {
             Retry::After(_) => None,
         };
         Ok(AttemptOutcome::Failed(error, why))
+    }
+
+    /// The output limit with which the request would have fitted, when the provider says by its numbers that only the
+    /// sum was too large: that is tried once before anything is compacted.
+    fn smaller_output(
+        &mut self,
+        error: &ProviderError,
+        called: bool,
+        model: &Model,
+    ) -> Option<u64> {
+        if error.class != ErrorClass::ContextOverflow {
+            return None;
+        }
+        if let Some(window) = window_said(error) {
+            self.window_said = Some((model.reference.clone(), window));
+        }
+        let output = output_that_fits(error).filter(|room| *room >= LEAST_OUTPUT)?;
+        (!called && !std::mem::replace(&mut self.output_cut, true)).then_some(output)
     }
 
     async fn close_well(

@@ -82,7 +82,6 @@ impl Runner {
         match self.writer.append(Batch::start(events, ops)).await {
             Ok(_) => {
                 self.alone = self.resume.take().is_some();
-                self.again = false;
                 // Tenure's own words do not renew the budget of retries.
                 if inputs
                     .iter()

@@ -1,24 +1,40 @@
 //! Compaction: asks the model for a summary and puts it in place of old history.
 
+mod room;
+
+pub(super) use room::Room;
+
 use super::boundary::promoted;
 use super::step::ENDED_WELL;
 use super::{DrainEnd, Runner};
-use crate::environment::facts;
+use crate::environment::{facts, off_thread};
 use crate::error::DrainError;
 use crate::models::Model;
 use crate::writer::Batch;
 use futures::StreamExt;
+use std::time::Duration;
 use tenure_core::Usage;
 use tenure_core::budget::refused;
-use tenure_core::compaction::{Plan, plan};
+use tenure_core::compaction::{
+    MAX_UNUSABLE, Plan, Planning, TokenCounter, UNUSABLE_SUMMARY, Unplannable, fixed_tokens, plan,
+    usable_summary,
+};
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::{CompactionId, MessageId};
 use tenure_core::provider::{Finish, ProviderEvent};
+use tenure_core::request::Request;
 use tenure_core::retry::Retry;
-use tenure_provider::{AttemptKey, Encoded};
+use tenure_provider::{AttemptKey, Encoded, Tokens};
 use tenure_store::HookOp;
+
+/// Tries whose summarising request was too large for the provider; each is half as large as the one before.
+const TOO_LARGE: u32 = 3;
+/// Tries in one compaction whose answer was no summary.
+const UNUSABLE: u32 = 2;
+/// Bytes of an answer after which nobody reads on: no summary is as long.
+const ANSWER_MAX: usize = 512 * 1024;
 
 /// What a compaction came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +45,39 @@ pub(super) enum Compacted {
     NothingOld(SessionError),
     /// It failed; history is as it was.
     Failed(SessionError),
+}
+
+/// Why one request for a summary gave none.
+enum Failure {
+    /// The provider failed or refused.
+    Provider(ProviderError),
+    /// It answered with what is no summary.
+    Unusable(SessionError),
+}
+
+impl From<ProviderError> for Failure {
+    fn from(error: ProviderError) -> Self {
+        Self::Provider(error)
+    }
+}
+
+impl Failure {
+    fn error(&self) -> SessionError {
+        match self {
+            Self::Provider(error) => error.into(),
+            Self::Unusable(error) => error.clone(),
+        }
+    }
+}
+
+/// The failed tries of one compaction.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tries {
+    too_large: u32,
+    unusable: u32,
+    /// Summaries in a row that could not be used, before this compaction.
+    unusable_before: u32,
+    transient: u32,
 }
 
 impl Runner {
@@ -47,8 +96,15 @@ impl Runner {
         let overflow = |what: String| SessionError::new("context_overflow", what);
         if !self.shared.config.auto_compaction {
             let text = "The conversation does not fit the model's window, and automatic compaction is off. \
-                        Compact it by hand (`tenure run --compact`), or choose a model with a larger window.";
+                        Compact it by hand (`tenure resume SESSION --compact`), or choose a model with a larger window.";
             return self.fail(overflow(text.to_owned())).await.map(Some);
+        }
+        if self.state.unusable_summaries >= MAX_UNUSABLE {
+            let text = format!(
+                "The conversation does not fit the model's window, and {MAX_UNUSABLE} summaries in a row could not be \
+                 used. Compact it by hand (`tenure resume SESSION --compact`), with another model if need be."
+            );
+            return self.fail(overflow(text)).await.map(Some);
         }
         if self.state.overflow_compactions > 0 {
             let text = "The conversation still does not fit the model's window after a compaction. Choose a \
@@ -59,10 +115,7 @@ impl Runner {
             .compact(CompactionReason::Overflow, None, &model)
             .await?
         {
-            Compacted::Done => {
-                self.again = true;
-                Ok(None)
-            }
+            Compacted::Done => Ok(None),
             Compacted::Failed(error) if error.kind == tenure_core::budget::KIND => {
                 self.fail(error).await.map(Some)
             }
@@ -83,36 +136,23 @@ impl Runner {
         input: Option<MessageId>,
         model: &Model,
     ) -> Result<Compacted, DrainError> {
-        let planned = plan(
-            &self.state,
-            reason,
-            &model.reference,
-            &model.info.limits,
-            self.session.as_str(),
-        );
-        let planned = match planned {
-            Ok(planned) => planned,
-            Err(unplannable) => {
-                let error = SessionError::new("nothing_to_compact", unplannable.to_string());
-                if let Some(input) = input {
-                    self.refuse_manual(&input, &error, model).await?;
-                }
-                return Ok(Compacted::NothingOld(error));
-            }
-        };
-        let encoded = match model.provider.encode(&planned.request) {
-            Ok(encoded) => encoded,
-            Err(error) => {
-                let error = SessionError::from(&error);
-                if let Some(input) = input {
-                    self.refuse_manual(&input, &error, model).await?;
-                }
-                return Ok(Compacted::Failed(error));
-            }
-        };
         let mut input = input;
-        let mut failed = 0;
+        let mut tries = Tries {
+            unusable_before: self.state.unusable_summaries,
+            ..Tries::default()
+        };
         loop {
+            let (planned, encoded) = match self.planned(reason, model, tries).await? {
+                Ok(planned) => planned,
+                Err(outcome) => {
+                    if let (Some(input), Compacted::NothingOld(error) | Compacted::Failed(error)) =
+                        (input, &outcome)
+                    {
+                        self.refuse_manual(&input, error, model).await?;
+                    }
+                    return Ok(outcome);
+                }
+            };
             if let Some(error) = self.over_budget_now().await? {
                 if let Some(input) = input {
                     self.refuse_manual(&input, &error, model).await?;
@@ -125,36 +165,138 @@ impl Runner {
             if !self.shared.node.may_go_on(&self.life).await {
                 return Err(DrainError::Lost);
             }
-            let (result, usage) = self.summarise(model, &compaction, encoded.clone()).await;
-            let cost = usage.as_ref().and_then(|u| super::attempt::price(model, u));
-            let error = match result {
+            let (result, mut usage) = self.summarise(model, &compaction, encoded).await;
+            let result = result.and_then(|summary| {
+                planned.shrinks(&summary).map_err(Failure::Unusable)?;
+                Ok(summary)
+            });
+            let mut cost = usage.as_ref().and_then(|u| super::attempt::price(model, u));
+            let failure = match result {
                 Ok(summary) => {
                     self.end_compaction(compaction, summary, &planned, usage, cost)
                         .await?;
                     return Ok(Compacted::Done);
                 }
-                Err(error) => error,
+                Err(failure) => failure,
             };
-            failed += 1;
-            let free = usage.is_none().then(|| refused(&error)).flatten();
-            let event = CompactionFailed {
-                compaction,
-                error: (&error).into(),
-                usage: usage.or(free.map(|(usage, _)| usage)),
-                cost: cost.or(free.map(|(_, cost)| cost)),
-            };
-            self.writer
-                .append(Batch::settle(vec![event.into()], vec![HookOp::Leave]))
+            if let (None, Failure::Provider(error)) = (usage, &failure)
+                && let Some((nothing, free)) = refused(error)
+            {
+                (usage, cost) = (Some(nothing), Some(free));
+            }
+            let error = failure.error();
+            self.fail_compaction(compaction, &error, usage, cost)
                 .await?;
-            let random = self.shared.config.env.random();
-            match self.shared.config.retry.decide(&error, failed, random) {
-                Retry::After(ms) => {
-                    let wait = std::time::Duration::from_millis(ms);
-                    self.shared.config.env.sleep(wait).await;
-                }
-                Retry::GiveUp(_) => return Ok(Compacted::Failed((&error).into())),
+            match self.try_again(&mut tries, &failure) {
+                Some(wait) => self.shared.config.env.sleep(wait).await,
+                None => return Ok(Compacted::Failed(error)),
             }
         }
+    }
+
+    /// The request for a summary, planned off the threads that serve others: counting a long history takes time. The
+    /// inner error is the outcome when there is none.
+    async fn planned(
+        &self,
+        reason: CompactionReason,
+        model: &Model,
+        tries: Tries,
+    ) -> Result<Result<(Plan, Encoded), Compacted>, DrainError> {
+        let state = self.state.clone();
+        let limits = self.limits(model);
+        let reference = model.reference.clone();
+        let cache_key = self.session.to_string();
+        let tokens = Tokens::of(model.provider.protocol(), &reference.model);
+        let fixed = Request {
+            system: state
+                .instructions
+                .as_ref()
+                .map_or_else(Vec::new, |i| i.parts.clone()),
+            tools: self.shared.tool_defs(),
+            ..Request::new(reference.clone())
+        };
+        let work = move || {
+            let with = |counter: &dyn TokenCounter| {
+                plan(&Planning {
+                    state: &state,
+                    reason,
+                    model: &reference,
+                    limits: &limits,
+                    counter,
+                    fixed: fixed_tokens(&fixed, counter),
+                    cache_key: &cache_key,
+                    too_large: tries.too_large,
+                    firmly: tries.unusable > 0,
+                })
+            };
+            match tokens.exact() {
+                Some(exact) => with(&exact),
+                None => with(&tokens.rough()),
+            }
+        };
+        let planned = off_thread(self.shared.config.env.as_ref(), work)
+            .await
+            .ok_or(DrainError::Lost)?;
+        let nothing = |why: Unplannable| {
+            Compacted::NothingOld(SessionError::new("nothing_to_compact", why.to_string()))
+        };
+        Ok(planned.map_err(nothing).and_then(|planned| {
+            let encoded = model.provider.encode(&planned.request);
+            let encoded = encoded.map_err(|error| Compacted::Failed((&error).into()))?;
+            Ok((planned, encoded))
+        }))
+    }
+
+    /// How long to wait before the next try; none when there is no next one.
+    fn try_again(&self, tries: &mut Tries, failure: &Failure) -> Option<Duration> {
+        match failure {
+            Failure::Unusable(_) => {
+                tries.unusable += 1;
+                let so_far = tries.unusable_before + tries.unusable;
+                (tries.unusable < UNUSABLE && so_far < MAX_UNUSABLE).then_some(Duration::ZERO)
+            }
+            Failure::Provider(error)
+                if matches!(
+                    error.class,
+                    ErrorClass::ContextOverflow | ErrorClass::RequestTooLarge
+                ) =>
+            {
+                tries.too_large += 1;
+                (tries.too_large <= TOO_LARGE).then_some(Duration::ZERO)
+            }
+            Failure::Provider(error) => {
+                tries.transient += 1;
+                let random = self.shared.config.env.random();
+                match self
+                    .shared
+                    .config
+                    .retry
+                    .decide(error, tries.transient, random)
+                {
+                    Retry::After(ms) => Some(Duration::from_millis(ms)),
+                    Retry::GiveUp(_) => None,
+                }
+            }
+        }
+    }
+
+    async fn fail_compaction(
+        &self,
+        compaction: CompactionId,
+        error: &SessionError,
+        usage: Option<Usage>,
+        cost: Option<u64>,
+    ) -> Result<(), DrainError> {
+        let event = CompactionFailed {
+            compaction,
+            error: error.clone(),
+            usage,
+            cost,
+        };
+        self.writer
+            .append(Batch::settle(vec![event.into()], vec![HookOp::Leave]))
+            .await?;
+        Ok(())
     }
 
     async fn begin_compaction(
@@ -264,50 +406,67 @@ impl Runner {
         model: &Model,
         compaction: &CompactionId,
         encoded: Encoded,
-    ) -> (Result<String, ProviderError>, Option<Usage>) {
+    ) -> (Result<String, Failure>, Option<Usage>) {
         let mut usage = None;
         let result = async {
             let key = AttemptKey(compaction.to_string());
             let mut stream = model.provider.send(encoded, &key).await?;
-            let mut text = String::new();
-            let mut finish = None;
+            let mut heard = Heard::default();
             while let Some(events) = stream.next().await {
                 for event in events? {
                     match event {
-                        ProviderEvent::TextDelta { text: more, .. } => text.push_str(&more),
                         ProviderEvent::Usage(so_far) => usage = Some(so_far),
-                        ProviderEvent::Finish {
-                            finish: why,
-                            usage: all,
-                            ..
-                        } => {
-                            usage = Some(all);
-                            finish = Some(why);
+                        ProviderEvent::Error(error) => return Err(error.into()),
+                        event => {
+                            if let ProviderEvent::Finish { usage: all, .. } = &event {
+                                usage = Some(*all);
+                            }
+                            heard.on(event)?;
                         }
-                        ProviderEvent::Error(error) => return Err(error),
-                        _ => {}
                     }
                 }
             }
-            usable_summary(text, finish)
+            heard.summary()
         }
         .await;
         (result, usage)
     }
 }
 
-fn usable_summary(text: String, finish: Option<Finish>) -> Result<String, ProviderError> {
-    let refuse = |what: &str| Err(ProviderError::new(ErrorClass::InvalidRequest, what));
-    match finish {
-        None => Err(ProviderError::new(
-            ErrorClass::Cut,
-            "The summary was cut off by the connection",
-        )),
-        Some(Finish::Length) => refuse("The summary ran into its output limit"),
-        Some(Finish::ContentFilter) => {
-            refuse("The summary was stopped by the provider's content policy")
+/// What came of an answer so far.
+#[derive(Default)]
+struct Heard {
+    text: String,
+    called: bool,
+    finish: Option<Finish>,
+}
+
+impl Heard {
+    fn on(&mut self, event: ProviderEvent) -> Result<(), Failure> {
+        match event {
+            ProviderEvent::TextDelta { text, .. } if self.text.len() > ANSWER_MAX => {
+                let what = format!(
+                    "The summary was given up after {} bytes",
+                    self.text.len() + text.len()
+                );
+                return Err(Failure::Unusable(SessionError::new(UNUSABLE_SUMMARY, what)));
+            }
+            ProviderEvent::TextDelta { text, .. } => self.text.push_str(&text),
+            ProviderEvent::ToolInputStart { .. } | ProviderEvent::ToolCall { .. } => {
+                self.called = true;
+            }
+            ProviderEvent::Finish { finish, .. } => self.finish = Some(finish),
+            _ => {}
         }
-        Some(_) if text.trim().is_empty() => refuse("The model returned an empty summary"),
-        Some(_) => Ok(text),
+        Ok(())
+    }
+
+    fn summary(self) -> Result<String, Failure> {
+        let Some(finish) = self.finish else {
+            let what = "The summary was cut off by the connection";
+            return Err(ProviderError::new(ErrorClass::Cut, what).into());
+        };
+        usable_summary(&self.text, finish, self.called).map_err(Failure::Unusable)?;
+        Ok(self.text)
     }
 }

@@ -10,8 +10,9 @@ use tenure_core::claim::{CONTINUATION_AFTER_CUT, continuation_id};
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
-use tenure_core::history::{RequestPlan, build};
+use tenure_core::history::RequestPlan;
 use tenure_core::id::MessageId;
+use tenure_core::request::Request;
 use tenure_core::retry::Retry;
 use tenure_core::turn::TurnState;
 use tenure_core::turn::settle::{Cause, end_step, fail_step};
@@ -31,6 +32,8 @@ pub(super) enum AttemptOutcome {
     Retry {
         /// Wait so long.
         delay_ms: u64,
+        /// Ask for so many tokens at most: with more, the request did not fit.
+        output: Option<u64>,
     },
     /// The stream failed for good; calls that arrived whole are running.
     Failed(ProviderError, Option<String>),
@@ -40,14 +43,13 @@ pub(super) enum AttemptOutcome {
 
 impl Runner {
     /// Runs one step to its terminal.
-    pub(super) async fn step(&mut self, model: &Model) -> Result<Option<DrainEnd>, DrainError> {
-        let number = if self.again {
-            self.state.step.max(1)
-        } else {
-            self.state.step + 1
-        };
-        let last = number >= self.max_steps();
-        let request = build(&self.state, &self.request_plan(model, last));
+    pub(super) async fn step(
+        &mut self,
+        model: &Model,
+        request: Request,
+        number: u32,
+        last: bool,
+    ) -> Result<Option<DrainEnd>, DrainError> {
         let encoded = match model.provider.encode(&request) {
             Ok(encoded) => encoded,
             Err(error) => return self.fail((&error).into()).await.map(Some),
@@ -74,10 +76,21 @@ impl Runner {
         self.writer
             .append(Batch::start(events, vec![enter]))
             .await?;
-        self.again = false;
         self.alone = false;
+        self.output_cut = false;
         self.tools.begin_step();
-        self.attempts(model, message, encoded).await
+        self.attempts(model, message, request, encoded).await
+    }
+
+    /// The number of the next step, and whether it is the last one allowed. A step that did not fit keeps its number
+    /// when it is asked for again.
+    pub(super) fn next_number(&self) -> (u32, bool) {
+        let number = if self.state.step_again {
+            self.state.step.max(1)
+        } else {
+            self.state.step + 1
+        };
+        (number, number >= self.max_steps())
     }
 
     fn max_steps(&self) -> u32 {
@@ -96,7 +109,7 @@ impl Runner {
         model.info.output_to_ask(model.provider.protocol())
     }
 
-    fn request_plan(&self, model: &Model, last_step: bool) -> RequestPlan {
+    pub(super) fn request_plan(&self, model: &Model, last_step: bool) -> RequestPlan {
         RequestPlan {
             model: model.reference.clone(),
             protocol: model.provider.protocol().to_owned(),
@@ -130,7 +143,8 @@ impl Runner {
         &mut self,
         model: &Model,
         message: MessageId,
-        encoded: Encoded,
+        mut request: Request,
+        mut encoded: Encoded,
     ) -> Result<Option<DrainEnd>, DrainError> {
         let mut attempt = 1;
         loop {
@@ -141,7 +155,14 @@ impl Runner {
                 AttemptOutcome::StepOver => return Ok(None),
                 AttemptOutcome::ExecutionOver => return Ok(Some(DrainEnd::Failed)),
                 AttemptOutcome::AwaitTools => return self.await_tools().await,
-                AttemptOutcome::Retry { delay_ms } => {
+                AttemptOutcome::Retry { delay_ms, output } => {
+                    if let Some(output) = output {
+                        request.max_output = Some(output);
+                        // What could be sent with a larger limit can be sent with a smaller one.
+                        if let Ok(smaller) = model.provider.encode(&request) {
+                            encoded = smaller;
+                        }
+                    }
                     // Before the wait: nobody is kept waiting for what would be refused. The limits can be lowered
                     // meanwhile, so after it, too.
                     let wait = std::time::Duration::from_millis(delay_ms);
@@ -279,13 +300,15 @@ impl Runner {
             }
         }
         self.fail_step(&session_error, Vec::new()).await?;
-        if error.class == ErrorClass::ContextOverflow {
+        if matches!(
+            error.class,
+            ErrorClass::ContextOverflow | ErrorClass::RequestTooLarge
+        ) {
             // The fold remembers the overflow: the next boundary compacts, or ends the execution.
             return Ok(None);
         }
         if self.state.can_repair(&session_error) {
             // The fold remembers what was refused: the same step is tried once more without it.
-            self.again = true;
             return Ok(None);
         }
         self.fail(session_error).await.map(Some)

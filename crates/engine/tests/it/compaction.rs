@@ -92,7 +92,7 @@ async fn a_second_overflow_is_the_end_and_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn with_compaction_off_an_overflow_gives_the_hint_and_by_hand_it_works() {
+async fn bc_s_031_with_compaction_off_an_overflow_gives_the_hint_and_by_hand_it_works() {
     let mut bed = Bed::new([]);
     bed.config.auto_compaction = false;
     let engine = bed.engine().await;
@@ -152,12 +152,12 @@ async fn the_threshold_compacts_before_the_next_step() {
 }
 
 /// A failed manual compaction is shown, changes nothing, and stops nothing else.
-async fn manual_fails(play: Play, why: &str) {
+async fn manual_fails(plays: impl IntoIterator<Item = Play>, why: &str) {
     let mut bed = Bed::new([]);
     bed.config.retry.max_retries = 0;
     let engine = bed.engine().await;
     let session = with_history(&bed, &engine).await;
-    bed.model.push(play);
+    plays.into_iter().for_each(|play| bed.model.push(play));
     bed.client().compact(&session).await.unwrap();
     let EventBody::CompactionFailed(failed) = bed.until(&session, "compaction.failed").await.body
     else {
@@ -180,20 +180,20 @@ async fn manual_fails(play: Play, why: &str) {
 }
 
 #[tokio::test]
-async fn an_empty_summary_is_a_failure() {
-    let empty = vec![Ok(vec![finish(tenure_core::provider::Finish::Stop)])];
-    manual_fails(Play::Answer(empty), "empty summary").await;
+async fn bc_s_030_an_empty_summary_is_a_failure() {
+    // It is asked for once more.
+    manual_fails([nothing(), nothing()], "empty summary").await;
 }
 
 #[tokio::test]
-async fn a_cut_summary_is_a_failure() {
-    manual_fails(Play::Answer(half("the summary of")), "cut off").await;
+async fn bc_s_033_a_summary_cut_behind_its_first_words_leaves_the_old_history() {
+    manual_fails([Play::Answer(half("the summary of"))], "cut off").await;
 }
 
 #[tokio::test]
 async fn a_refused_summary_is_a_failure() {
     let refused = ProviderError::new(ErrorClass::InvalidRequest, "no such thing");
-    manual_fails(Play::Refuse(refused), "no such thing").await;
+    manual_fails([Play::Refuse(refused)], "no such thing").await;
 }
 
 #[tokio::test]
@@ -226,4 +226,199 @@ async fn a_transient_failure_of_a_summary_is_tried_again() {
     engine.idle().await;
     bed.assert_at_rest(&session).await;
     assert_eq!(bed.count(&session, "compaction.started").await, 2);
+}
+
+/// An answer whose prompt the provider counts.
+fn counted(words: &str, prompt: u64, output: u64) -> Play {
+    let mut answer = text(words);
+    answer[1] = Ok(vec![
+        tenure_core::provider::ProviderEvent::TextEnd {
+            id: "t".to_owned(),
+            native: None,
+        },
+        tenure_core::provider::ProviderEvent::Finish {
+            finish: tenure_core::provider::Finish::Stop,
+            raw: None,
+            usage: usage(prompt, output),
+        },
+    ]);
+    Play::Answer(answer)
+}
+
+/// An answer without a word.
+fn nothing() -> Play {
+    Play::Answer(vec![Ok(vec![finish(tenure_core::provider::Finish::Stop)])])
+}
+
+/// Failures of compactions, by kind.
+fn kinds(log: &[Event]) -> Vec<String> {
+    log.iter()
+        .filter_map(|e| match &e.body {
+            EventBody::CompactionFailed(c) => Some(c.error.kind.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn bc_s_030_summaries_of_nothing_are_bounded_over_turns_and_restarts() {
+    let mut bed = Bed::new([]);
+    bed.window(2_500, 100);
+    let session = bed.session().await;
+    // Summaries that are asked for and come back empty, turn by turn; each turn in a process of its own.
+    for tries in [0, 2, 1, 0, 0, 0] {
+        for _ in 0..tries {
+            bed.model.push(nothing());
+        }
+        bed.model.push(counted("an answer", 2_450, 10));
+        let engine = bed.engine().await;
+        let before = bed.model.sent();
+        let (_, ended) = ask(&engine, &session, "go on").await;
+        assert_eq!(ended, Outcome::Succeeded, "it still fits, so it is sent");
+        assert_eq!(bed.model.sent() - before, tries + 1);
+        engine.idle().await;
+        engine.shutdown().await.unwrap();
+    }
+    let log = bed.log(&session).await;
+    assert_eq!(kinds(&log), ["unusable_summary"; 3], "bounded, and shown");
+    assert_eq!(bed.count(&session, "compaction.ended").await, 0);
+    bed.assert_at_rest(&session).await;
+    let folded = tenure_core::session::SessionState::fold(&log);
+    assert!(folded.summary.is_none(), "history is as it was");
+    // By hand, with a model that answers, it works, and the next turn has room.
+    let engine = bed.engine().await;
+    bed.model.push(Play::Answer(text("short summary")));
+    bed.client().compact(&session).await.unwrap();
+    engine.run(&session);
+    bed.until(&session, "compaction.ended").await;
+    assert_eq!(ask(&engine, &session, "again").await.1, Outcome::Succeeded);
+    engine.idle().await;
+    assert!(bed.asked_last().contains("short summary"));
+}
+
+#[tokio::test]
+async fn summaries_that_are_calls_or_cut_are_asked_for_once_more_and_more_firmly() {
+    let cut = |finish| {
+        let mut answer = text("half of a summ");
+        answer[1] = Ok(vec![
+            tenure_core::provider::ProviderEvent::TextEnd {
+                id: "t".to_owned(),
+                native: None,
+            },
+            crate::support::finish(finish),
+        ]);
+        Play::Answer(answer)
+    };
+    let bad = [
+        Play::Answer(calls([call("c", "echo", "{}")])),
+        cut(tenure_core::provider::Finish::Length),
+    ];
+    for play in bad {
+        let bed = Bed::new([]);
+        let engine = bed.engine().await;
+        let session = with_history(&bed, &engine).await;
+        bed.model.push(overflow());
+        bed.model.push(play);
+        bed.model.push(Play::Answer(text("short summary")));
+        bed.model.push(Play::Answer(text("fits")));
+        assert_eq!(ask(&engine, &session, "new").await.1, Outcome::Succeeded);
+        engine.idle().await;
+        bed.assert_at_rest(&session).await;
+        assert_eq!(kinds(&bed.log(&session).await), ["unusable_summary"]);
+        assert!(
+            bed.asked(3).contains("An earlier try came back"),
+            "{}",
+            bed.asked(3)
+        );
+        assert!(bed.asked_last().contains("short summary"));
+    }
+}
+
+#[tokio::test]
+async fn a_summarising_request_that_does_not_fit_is_made_smaller_a_bounded_number_of_times() {
+    let mut bed = Bed::new([]);
+    bed.window(400_000, 8_000);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    bed.model
+        .push(Play::Answer(text(&"an old answer ".repeat(40_000))));
+    ask(&engine, &session, "an old question").await;
+    bed.model.push(overflow());
+    for _ in 0..2 {
+        bed.model.push(overflow());
+    }
+    bed.model.push(Play::Answer(text("short summary")));
+    bed.model.push(Play::Answer(text("fits")));
+    assert_eq!(ask(&engine, &session, "new").await.1, Outcome::Succeeded);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    let sizes: Vec<usize> = (2..5).map(|n| bed.asked(n).len()).collect();
+    assert!(sizes.windows(2).all(|pair| pair[1] < pair[0]), "{sizes:?}");
+    assert_eq!(kinds(&bed.log(&session).await), ["context_overflow"; 2]);
+    // A provider that takes nothing at all ends the turn.
+    for _ in 0..20 {
+        bed.model.push(overflow());
+    }
+    let before = bed.model.sent();
+    let error = failed(ask(&engine, &session, "once more").await.1);
+    assert_eq!(error.kind, "context_overflow");
+    assert!(
+        bed.model.sent() - before <= 5,
+        "{}",
+        bed.model.sent() - before
+    );
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+}
+
+#[tokio::test]
+async fn a_summary_that_shrinks_nothing_ends_the_turn_and_says_so() {
+    let bed = Bed::new([]);
+    let engine = bed.engine().await;
+    let session = with_history(&bed, &engine).await;
+    bed.model.push(overflow());
+    for _ in 0..2 {
+        bed.model
+            .push(Play::Answer(text(&"a long summary ".repeat(500))));
+    }
+    let error = failed(ask(&engine, &session, "the new question").await.1);
+    assert_eq!(error.kind, "context_overflow");
+    assert!(error.message.contains("no shorter"), "{}", error.message);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    assert_eq!(kinds(&bed.log(&session).await), ["unusable_summary"; 2]);
+    assert_eq!(bed.model.sent(), 4, "no loop");
+}
+
+#[tokio::test]
+async fn a_node_lost_behind_a_compaction_leaves_the_step_its_number() {
+    let bed = Bed::new([]);
+    let victim = bed.victim().await;
+    let session = bed.session().await;
+    bed.model.push(Play::Answer(text("an old answer")));
+    ask(&victim.engine, &session, "an old question").await;
+    bed.model.push(overflow());
+    bed.model.push(Play::Hang(half("summ")));
+    bed.admit(&session, Prompt::steer("the new question")).await;
+    victim.engine.run(&session);
+    bed.until(&session, "compaction.started").await;
+    victim.kill().await;
+    // Whoever takes over settles the compaction, makes it anew, and asks for the step under its number.
+    bed.model.clear();
+    bed.model.push(Play::Answer(text("short summary")));
+    bed.model.push(Play::Answer(text("fits")));
+    let engine = bed.engine().await;
+    engine.run(&session);
+    bed.until_nth(&session, "execution.succeeded", 2).await;
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    let log = bed.log(&session).await;
+    assert_eq!(kinds(&log), ["crashed"]);
+    assert_eq!(reasons(&log), [CompactionReason::Overflow; 2]);
+    assert_eq!(steps(&log), [1, 1, 1], "{}", crate::checks::show(&log));
+    let asked = bed.asked_last();
+    assert!(
+        asked.contains("short summary") && asked.contains("the new question"),
+        "{asked}"
+    );
 }

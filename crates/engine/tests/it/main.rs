@@ -24,6 +24,7 @@ mod permissions;
 mod recovery;
 mod riding;
 mod silence;
+mod small_window;
 mod stores;
 mod support;
 mod takeover;

@@ -42,6 +42,8 @@ mod recovery;
 mod riding;
 #[path = "../it/silence.rs"]
 mod silence;
+#[path = "../it/small_window.rs"]
+mod small_window;
 #[path = "../it/stores.rs"]
 mod stores;
 #[path = "../it/support.rs"]

@@ -84,8 +84,39 @@ pub(super) fn is_overflow(status: u16, said: &Said) -> bool {
 /// The output limit with which the same prompt would fit, when the error names a sum that is too large:
 /// `178959 + 64000 > 200000`. `None` when the prompt alone is too long or the error names no sum.
 pub fn output_that_fits(error: &ProviderError) -> Option<u64> {
-    let (input, _, limit) = sum(&error.message)?;
+    let (input, _, limit) = sum(&error.message).or_else(|| requested(&error.message))?;
     limit.checked_sub(input).filter(|room| *room > 0)
+}
+
+/// The window of the model, when the error names a sum that is too large for it.
+pub fn window_said(error: &ProviderError) -> Option<u64> {
+    let numbers = sum(&error.message).or_else(|| requested(&error.message))?;
+    Some(numbers.2)
+}
+
+/// "context length is C tokens … requested … (A in the messages, B in the completion)", in its variants.
+fn requested(text: &str) -> Option<(u64, u64, u64)> {
+    let (_, rest) = text.split_once("context length is")?;
+    let (limit, rest) = first_number(rest)?;
+    let (_, rest) = rest.split_once('(')?;
+    let (input, rest) = first_number(rest)?;
+    let about_input = [
+        "in the messages",
+        "of text input",
+        "in your prompt",
+        "in the input",
+    ];
+    let rest = rest.trim_start();
+    let rest = about_input
+        .iter()
+        .find_map(|words| rest.strip_prefix(words))?;
+    let (_, rest) = rest.split_once([',', ';'])?;
+    let (output, rest) = first_number(rest.trim_start().trim_start_matches("and "))?;
+    let about_output = ["in the completion", "for the completion", "in the output"];
+    about_output
+        .iter()
+        .any(|words| rest.trim_start().starts_with(words))
+        .then_some((input, output, limit))
 }
 
 /// `A + B > C` anywhere in the text.

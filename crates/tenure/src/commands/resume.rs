@@ -25,8 +25,13 @@ pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u
     let store = store::open_existing(&config).await?;
     match &args.session {
         Some(text) => {
-            let row = store::find(store.as_ref(), text).await?;
+            let mut row = store::find(store.as_ref(), text).await?;
             begins_here(&config, &row)?;
+            if args.compact {
+                let client = store::client(&config, store.clone()).await;
+                client.compact(&row.id).await?;
+                row = store::find(store.as_ref(), row.id.as_str()).await?;
+            }
             one(cx, &config, store, &row, &args).await
         }
         None => all(&config, store, &args).await,

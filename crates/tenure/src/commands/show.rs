@@ -3,17 +3,20 @@
 use super::{Context, open, print};
 use crate::args::{Global, ShowArgs};
 use crate::commands::sessions::{line, state_sentence};
+use crate::config::Config;
 use crate::exit::{CliError, CliResult};
 use crate::render::escape::safe_line;
 use crate::render::human;
 use crate::render::spans::Style;
 use crate::render::transcript::{Detail, Transcript, prompt_lines};
 use crate::render::view::drawing;
-use crate::store;
+use crate::{providers, store};
 use serde_json::json;
+use tenure_core::compaction::meter;
 use tenure_core::event::Event;
 use tenure_core::event::body::{Delivery, InputKind};
 use tenure_core::inbox::PendingInput;
+use tenure_core::session::SessionState as Fold;
 use tenure_store::{SessionRow, SessionState, Store};
 
 /// Events read at a time.
@@ -55,9 +58,10 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
     }
     lines.push(String::new());
     let totals = format!(
-        "{} · {}",
+        "{} · {}{}",
         state_sentence(&row, &nodes),
-        transcript.totals().words()
+        transcript.totals().words(),
+        meter_words(&events, window(&config, &row))
     );
     lines.push(Style::dim().paint(&totals, drawing.look.colour));
     lines.push(String::new());
@@ -76,6 +80,23 @@ pub async fn events(store: &dyn Store, row: &SessionRow) -> CliResult<Vec<Event>
             return Ok(events);
         }
     }
+}
+
+/// The window of the session's model, as far as it is known here.
+fn window(config: &Config, row: &SessionRow) -> Option<u64> {
+    let models = providers::models(config);
+    models.resolve(&row.model).ok()?.info.limits.context
+}
+
+/// How full the context is: as the provider counted it, or marked as an estimate.
+fn meter_words(events: &[Event], window: Option<u64>) -> String {
+    let meter = meter(&Fold::fold(events));
+    if meter.tokens == 0 {
+        return String::new();
+    }
+    let about = if meter.measured { "" } else { "about " };
+    let of = window.map_or_else(String::new, |window| format!(" of {window}"));
+    format!(" · context {about}{}{of} tokens", meter.tokens)
 }
 
 fn head(row: &SessionRow, colour: bool) -> Vec<String> {

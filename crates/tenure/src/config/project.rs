@@ -115,6 +115,7 @@ impl Project {
         let budget = [&raw.max_cost, &raw.max_tokens, &raw.max_time];
         if raw.max_steps.is_some()
             || raw.max_parallel_tools.is_some()
+            || raw.auto_compaction.is_some()
             || budget.into_iter().any(Option::is_some)
         {
             wants.push("other limits".to_owned());

@@ -30,6 +30,8 @@ pub struct RawConfig {
     pub max_tokens: Option<At<String>>,
     /// `max_time`, as it was written
     pub max_time: Option<At<String>>,
+    /// `auto_compaction`
+    pub auto_compaction: Option<At<bool>>,
     /// `max_parallel_tools`
     pub max_parallel_tools: Option<At<u64>>,
     /// `[lease]`

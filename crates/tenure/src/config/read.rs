@@ -21,6 +21,7 @@ const TOP: &[&str] = &[
     "max_cost",
     "max_tokens",
     "max_time",
+    "auto_compaction",
     "max_parallel_tools",
     "lease",
     "node",
@@ -177,6 +178,9 @@ impl Walk<'_> {
                 "a number of tokens, for example 200000 or \"2M\"",
             ),
             max_time: self.amount(table, "max_time", "a time, for example \"15m\""),
+            auto_compaction: self.scalar(table, "", "auto_compaction", "true or false", |v| {
+                v.as_bool()
+            }),
             max_parallel_tools: self.whole(table, "", "max_parallel_tools"),
             lease,
             store_password_file,

@@ -74,6 +74,8 @@ pub struct Config {
     pub max_time: Setting<Option<Time>>,
     /// Tool calls that run at the same time.
     pub max_parallel_tools: Setting<u32>,
+    /// Compact by itself when the model's window fills.
+    pub auto_compaction: Setting<bool>,
     /// Between two renewals of the node's lease.
     pub lease_renew: Setting<Duration>,
     /// How long a renewal is good for.
@@ -325,6 +327,9 @@ impl Resolver<'_> {
             max_parallel_tools: self.small("max_parallel_tools", 8, |raw| {
                 raw.max_parallel_tools.as_ref()
             })?,
+            auto_compaction: self
+                .in_files(|raw| raw.auto_compaction.as_ref())
+                .unwrap_or_else(|| Setting::new(true, Origin::Default)),
             lease_renew,
             lease_duration,
             lease_margin,

@@ -100,6 +100,12 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
         parallel.value.to_string(),
         &parallel.origin,
     );
+    let compaction = &config.auto_compaction;
+    add(
+        "auto_compaction",
+        compaction.value.to_string(),
+        &compaction.origin,
+    );
     for (key, time) in [
         ("lease.renew_ms", &config.lease_renew),
         ("lease.duration_ms", &config.lease_duration),

@@ -115,7 +115,11 @@ pub fn summary(event: &Event) -> String {
         EventBody::StepFailed(e) => e.error.message.clone(),
         EventBody::CompactionStarted(e) => format!("{:?}", e.reason).to_lowercase(),
         EventBody::CompactionFailed(e) => e.error.message.clone(),
-        EventBody::CompactionEnded(e) => format!("kept from {}", e.kept_from),
+        EventBody::CompactionEnded(e) => format!(
+            "kept from {}, summary of about {} tokens",
+            e.kept_from,
+            tenure_core::compaction::rough(&e.summary)
+        ),
         EventBody::PermissionsChanged(_)
         | EventBody::InstructionsSet(_)
         | EventBody::ExecutionStarted(_)
