@@ -16,12 +16,15 @@ pub mod environment;
 pub mod executor;
 pub mod judge;
 pub mod ledger;
+pub mod mutants;
 pub mod network;
 pub mod plan;
 pub mod provider;
 pub mod remote;
 pub mod run;
 pub mod shrink;
+pub mod stranded;
+pub mod takings;
 pub mod tools;
 pub mod world;
 

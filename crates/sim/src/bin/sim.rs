@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
+use tenure_sim::simulation::mutants::{self, Expected};
 use tenure_sim::simulation::shrink::shrink;
 use tenure_sim::simulation::{Outcome, Plan, Scenario, run};
 use tenure_store::mutation::{Mutation, Mutations};
@@ -15,9 +16,10 @@ usage: cargo xtask sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] 
 
   --seeds N        how many seeds to run (1000; with --seed alone: 1)
   --seed S         the first seed (1)
-  --scenario NAME  mixed, interrupts, crashes, drains or outages; else the seed chooses
+  --scenario NAME  mixed, interrupts, crashes, drains, outages or edges; else the seed chooses
   --mutant NAME    breaks a rule on purpose: the first seed that fails is a success
   --mutants        breaks each rule in turn and prints the first seed that shows it
+  --only TEXT      with --mutants: only those whose names contain it
   --jobs J         threads (all cores)
   --keep-going     run all seeds, whatever they find
   --log            print the exported log of the seed, with --seed alone
@@ -32,6 +34,7 @@ struct Options {
     mutant: Option<Mutation>,
     jobs: usize,
     mutants: bool,
+    only: String,
     keep_going: bool,
     log: bool,
 }
@@ -47,6 +50,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
         mutant: None,
         jobs: cores,
         mutants: false,
+        only: String::new(),
         keep_going: false,
         log: false,
     };
@@ -76,6 +80,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
                 options.mutant = Some(named);
             }
             "--mutants" => options.mutants = true,
+            "--only" => options.only.clone_from(value()?),
             "--keep-going" => options.keep_going = true,
             "--log" => options.log = true,
             "--trace" => {
@@ -112,30 +117,50 @@ fn main() -> ExitCode {
     }
 }
 
-/// Breaks each rule in turn. True when each is found.
+/// Breaks each rule in turn. True when each that the seeds are to find is found.
 fn each_mutant(options: &mut Options) -> bool {
-    let mut survivors = 0;
-    for mutant in Mutation::ALL {
-        options.mutations = Mutations::only(*mutant);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for mutant in mutants::all() {
+        if !mutant.name.contains(&options.only) {
+            continue;
+        }
+        let name = mutant.name;
+        if let Expected::Elsewhere(why) = mutant.expected {
+            *counts.entry("elsewhere").or_default() += 1;
+            println!("{name:<34} elsewhere: {why}");
+            continue;
+        }
+        options.mutations = mutant.mutations();
         let first = search(options).failed.into_iter().next();
+        let verdict = match (&first, mutant.expected) {
+            (Some(_), Expected::Caught) => "caught",
+            (Some(_), _) => "CAUGHT, and said to be redundant",
+            (None, Expected::Caught) => "SURVIVES",
+            (None, _) => "redundant",
+        };
+        *counts.entry(verdict).or_default() += 1;
         match first {
             Some((seed, plan, outcome)) => {
-                let why = &outcome.violations[0];
-                let (name, scenario) = (mutant.name(), plan.scenario.name());
+                let (why, scenario) = (&outcome.violations[0], plan.scenario.name());
+                let message = cut(&why.message);
                 println!(
-                    "{name:<34} seed {seed:>6} {scenario:<10} {} {}",
-                    why.promise,
-                    cut(&why.message)
+                    "{name:<34} {verdict} by seed {seed:>6} {scenario:<10} {} {message}",
+                    why.promise
                 );
             }
             None => {
-                survivors += 1;
-                println!("{:<34} survives {} seeds", mutant.name(), options.seeds);
+                let why = match mutant.expected {
+                    Expected::Redundant(why) => why,
+                    _ => "",
+                };
+                println!("{name:<34} {verdict} in {} seeds {why}", options.seeds);
             }
         }
     }
-    println!("{survivors} of {} survive", Mutation::ALL.len());
-    survivors == 0
+    println!("{counts:?}");
+    counts
+        .keys()
+        .all(|verdict| ["caught", "redundant", "elsewhere"].contains(verdict))
 }
 
 /// Runs the seeds, until the first that fails unless told otherwise.

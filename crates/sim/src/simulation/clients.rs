@@ -1,7 +1,7 @@
 //! Clients: programs that ask random nodes, try again under the same key, and remember what they were told.
 
 use super::executor::{Micros, Proc};
-use super::plan::{Action, ActionKind, When};
+use super::plan::{Action, ActionKind, PATIENCE_FOR_COMMITS, When};
 use super::world::{PROVIDER, World};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -121,16 +121,23 @@ impl Clients {
         let executor = &self.world.executor;
         match when {
             When::At(at) => executor.sleep_until(at).await,
-            When::Commit(number) => {
-                let mut commits = self.world.commits.subscribe();
-                let latest = executor.sleep_until(6_000_000);
-                tokio::select! {
-                    biased;
-                    // The sender lives in the world.
-                    _ = commits.wait_for(|n| *n >= number) => {}
-                    () = latest => {}
-                }
+            When::Commit(number) => self.commit(number).await,
+            When::After(number, later) => {
+                self.commit(number).await;
+                executor.sleep_micros(later).await;
             }
+        }
+    }
+
+    /// Waits for the n-th committing request, not for ever.
+    async fn commit(&self, number: u64) {
+        let mut commits = self.world.commits.subscribe();
+        let latest = self.world.executor.sleep_until(PATIENCE_FOR_COMMITS);
+        tokio::select! {
+            biased;
+            // The sender lives in the world.
+            _ = commits.wait_for(|n| *n >= number) => {}
+            () = latest => {}
         }
     }
 
@@ -389,10 +396,12 @@ impl Clients {
         let mut cursor = None;
         while !self.over() {
             commits.borrow_and_update();
-            let Ok(page) = self.world.database.read(&session, cursor, 10_000) else {
-                return;
-            };
-            for event in page.events {
+            // Deleted. A creation that comes late may make it again, and what is asked then wants its answer, too.
+            let page = self.world.database.read(&session, cursor, 10_000);
+            if page.is_err() {
+                cursor = None;
+            }
+            for event in page.map(|page| page.events).unwrap_or_default() {
                 cursor = Some(event.seq);
                 if let EventBody::PermissionAsked(asked) = event.body {
                     for _ in 0..1 + self.world.below(2) {
@@ -485,6 +494,12 @@ impl Clients {
                 }
                 Some(Ok(FollowItem::Synced { .. })) => {}
                 Some(Err(ReadError::UnknownSession(_))) => return None,
+                // Made again behind this reader's back: another log.
+                Some(Err(ReadError::CursorBeyondHead { .. }))
+                    if self.told().deleted.contains(&session) =>
+                {
+                    return None;
+                }
                 Some(Err(ReadError::CursorBeyondHead { head, .. })) => {
                     let words = format!(
                         "{session}: the reader is at {cursor:?}, and the log ends at {head}"

@@ -4,7 +4,7 @@ use super::clients::{Clients, Told};
 use super::ledger::{Ledger, Violation};
 use super::world::World;
 use crate::checker;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::event::body::InterruptReason;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::id::*;
@@ -81,6 +81,7 @@ impl Judged<'_> {
         let mut open: Option<ExecutionId> = None;
         let mut interrupted: Vec<ExecutionId> = Vec::new();
         let mut quarantined = false;
+        let mut keys = BTreeSet::new();
         for event in self.events {
             match &event.body {
                 // What was open in the parent is the parent's.
@@ -98,7 +99,13 @@ impl Judged<'_> {
                         self.add("P4", words);
                     }
                 }
-                EventBody::InterruptRequested(e) => interrupted.extend(e.execution.clone()),
+                EventBody::InterruptRequested(e) => {
+                    interrupted.extend(e.execution.clone());
+                    if !keys.insert(e.interrupt.clone()) {
+                        let words = format!("interrupt {} was recorded twice", e.interrupt);
+                        self.add("P4", words);
+                    }
+                }
                 EventBody::SessionQuarantined(_) => quarantined = true,
                 EventBody::SessionReleased(_) => quarantined = false,
                 EventBody::ToolSucceeded(e) if e.native.is_none() => {

@@ -8,7 +8,7 @@ use super::executor::{Executor, Micros, Proc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::event::EventBody;
-use tenure_core::id::{CallId, MessageId, SessionId};
+use tenure_core::id::{CallId, Incarnation, MessageId, SessionId};
 use tenure_store::memory::Database;
 use tenure_tools::guardian::LeaseDeadline;
 
@@ -76,6 +76,8 @@ struct State {
     violations: Vec<Violation>,
     counts: BTreeMap<&'static str, u64>,
     pids: u32,
+    crashed: BTreeSet<Incarnation>,
+    resigned: BTreeSet<Incarnation>,
     notes: Vec<(Micros, String)>,
 }
 
@@ -130,6 +132,26 @@ impl Ledger {
     /// The notes.
     pub fn notes(&self) -> Vec<(Micros, String)> {
         self.state().notes.clone()
+    }
+
+    /// Lives of a process that was killed at its work.
+    pub fn crashed(&self, lives: &[Incarnation]) {
+        self.state().crashed.extend(lives.iter().cloned());
+    }
+
+    /// Was it killed at its work?
+    pub fn has_crashed(&self, life: &Incarnation) -> bool {
+        self.state().crashed.contains(life)
+    }
+
+    /// A node said by itself that it is done.
+    pub fn resigned(&self, life: &Incarnation) {
+        self.state().resigned.insert(life.clone());
+    }
+
+    /// Did it say so?
+    pub fn has_resigned(&self, life: &Incarnation) -> bool {
+        self.state().resigned.contains(life)
     }
 
     /// A fresh pid.

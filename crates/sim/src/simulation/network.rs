@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tenure_core::id::SessionId;
 use tenure_store::memory::Database;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// How long a node waits for an answer before it gives the connection up.
 const PATIENCE: Micros = 4_000_000;
@@ -33,6 +33,8 @@ pub enum Asks {
     Node,
     /// It writes a session: what commit faults meet.
     Session,
+    /// It resolves a write of a session: as that, and what is held back for it arrives behind it.
+    Resolve,
 }
 
 /// The state of one node's link to the database.
@@ -40,6 +42,8 @@ pub enum Asks {
 pub struct Link {
     /// Nothing passes.
     pub cut: bool,
+    /// No answer passes.
+    pub mute: bool,
     /// Each leg takes up to so many microseconds more.
     pub slow: Micros,
     /// Hints from the database do not arrive.
@@ -57,7 +61,12 @@ pub enum CommitFault {
     AnswerLost,
     /// It is executed much later than the node waits.
     Late(Micros),
+    /// It is executed right behind the resolution that did not find it, or else much later.
+    Behind,
 }
+
+/// When a write that is held back for its own resolution comes all the same.
+const BEHIND_AT_LAST: Micros = 20_000_000;
 
 /// Told after each committing request: its number and the node that made it.
 pub type OnCommit = Box<dyn Fn(u64, usize) + Send + Sync>;
@@ -81,6 +90,8 @@ struct State {
     commits: u64,
     seen: u64,
     readers: Vec<Reader>,
+    /// Resolutions executed, by node.
+    resolved: Vec<watch::Sender<u64>>,
 }
 
 /// A process that listens for hints.
@@ -105,6 +116,7 @@ impl Network {
                 commits: 0,
                 seen: 0,
                 readers: Vec::new(),
+                resolved: (0..nodes).map(|_| watch::Sender::new(0)).collect(),
             }),
             on_commit: OnceLock::new(),
         }))
@@ -139,7 +151,7 @@ impl Network {
     /// Can the node reach the database now, in good time?
     pub fn is_sound(&self, node: usize) -> bool {
         let state = self.state();
-        let sound = |link: &Link| !link.cut && link.slow < 100_000;
+        let sound = |link: &Link| !link.cut && !link.mute && link.slow < 100_000;
         !state.store_out && state.links.get(node).is_some_and(sound)
     }
 
@@ -180,11 +192,21 @@ impl Network {
             Fate::Vanishes => drop(answer),
             Fate::Arrives {
                 after,
+                behind,
                 answer_lost,
                 ghost,
             } => {
                 let network = self.clone();
                 executor.spawn(WORLD, async move {
+                    if let Some(mut resolved) = behind {
+                        let at_last = network.0.executor.sleep_micros(BEHIND_AT_LAST);
+                        tokio::select! {
+                            biased;
+                            // The sender lives in the network.
+                            _ = resolved.changed() => {}
+                            () = at_last => {}
+                        }
+                    }
                     network.0.executor.sleep_micros(after).await;
                     let value = network.execute(node, asks, ghost, request);
                     match (value, network.plan_answer(node, answer_lost)) {
@@ -229,6 +251,7 @@ impl Network {
                 // Held back by the network, and delivered when it heals, perhaps.
                 5..=6 => Fate::Arrives {
                     after: leg + chance.below(20_000_000),
+                    behind: None,
                     answer_lost: true,
                     ghost: true,
                 },
@@ -236,26 +259,35 @@ impl Network {
             };
         }
         let fault = match asks {
-            Asks::Session => state.faults.get_mut(node).and_then(Option::take),
+            Asks::Session | Asks::Resolve => state.faults.get_mut(node).and_then(Option::take),
             Asks::Read | Asks::Node => None,
         };
+        let arrives = |after| Fate::Arrives {
+            after,
+            behind: None,
+            answer_lost: false,
+            ghost: false,
+        };
+        let late = |after, behind| Fate::Arrives {
+            after,
+            behind,
+            answer_lost: true,
+            ghost: true,
+        };
         match fault {
-            None => Fate::Arrives {
-                after: leg,
-                answer_lost: false,
-                ghost: false,
-            },
+            None => arrives(leg),
             Some(CommitFault::Lost) => Fate::Vanishes,
             Some(CommitFault::AnswerLost) => Fate::Arrives {
                 after: leg,
+                behind: None,
                 answer_lost: true,
                 ghost: false,
             },
-            Some(CommitFault::Late(by)) => Fate::Arrives {
-                after: leg + by,
-                answer_lost: true,
-                ghost: true,
-            },
+            Some(CommitFault::Late(by)) => late(leg + by, None),
+            Some(CommitFault::Behind) => {
+                let resolved = state.resolved.get(node).map(watch::Sender::subscribe);
+                late(chance.below(400), resolved)
+            }
         }
     }
 
@@ -275,8 +307,14 @@ impl Network {
             }
         }
         let value = request(&self.0.database);
-        if asks == Asks::Read {
-            return Some(value);
+        match asks {
+            Asks::Read => return Some(value),
+            Asks::Resolve => {
+                if let Some(resolved) = self.state().resolved.get(node) {
+                    resolved.send_modify(|count| *count += 1);
+                }
+            }
+            Asks::Node | Asks::Session => {}
         }
         let number = {
             let mut state = self.state();
@@ -300,7 +338,7 @@ impl Network {
         let mut state = self.state();
         let link = state.links.get(node).cloned().unwrap_or_default();
         let back = 80 + state.chance.below(400) + state.chance.below(link.slow + 1);
-        (!lost && !link.cut && !state.store_out).then_some(back)
+        (!lost && !link.cut && !link.mute && !state.store_out).then_some(back)
     }
 
     /// A process listens from now on.
@@ -383,6 +421,8 @@ enum Fate {
     Vanishes,
     Arrives {
         after: Micros,
+        /// Held back until the node has resolved something.
+        behind: Option<watch::Receiver<u64>>,
         answer_lost: bool,
         /// It passes a link that is cut for its sender by now.
         ghost: bool,

@@ -8,6 +8,9 @@ use tenure_provider::Protocol;
 
 const SECOND: Micros = 1_000_000;
 
+/// What waits for a commit that does not come happens at this time all the same.
+pub const PATIENCE_FOR_COMMITS: Micros = 6 * SECOND;
+
 /// What a run is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
@@ -21,16 +24,20 @@ pub enum Scenario {
     Drains,
     /// The database goes away, slows down, loses answers.
     Outages,
+    /// What arrives exactly when something ends: writes behind their own resolution, prompts at a release, interrupts
+    /// and drains while nobody knows what became of a commit.
+    Edges,
 }
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Mixed,
         Self::Interrupts,
         Self::Crashes,
         Self::Drains,
         Self::Outages,
+        Self::Edges,
     ];
 
     /// Its name on the command line.
@@ -41,6 +48,7 @@ impl Scenario {
             Self::Crashes => "crashes",
             Self::Drains => "drains",
             Self::Outages => "outages",
+            Self::Edges => "edges",
         }
     }
 
@@ -57,6 +65,8 @@ pub enum When {
     At(Micros),
     /// With the database's n-th committing request, before its answer.
     Commit(u64),
+    /// So long after the n-th committing request.
+    After(u64, Micros),
 }
 
 /// Which node.
@@ -98,6 +108,8 @@ pub enum FaultKind {
     },
     /// It and the database do not reach each other for so long.
     Cut(Micros),
+    /// What it sends arrives, and no answer comes back, for so long.
+    Mute(Micros),
     /// Each leg takes up to so much more, for so long.
     Slow {
         /// More time.
@@ -120,7 +132,7 @@ pub enum FaultKind {
     WallJump(i64),
     /// The database is away for everybody.
     StoreOut(Micros),
-    /// The database's clock jumps ahead by so many milliseconds.
+    /// The database's clock jumps by so many milliseconds, ahead or back.
     DatabaseJump(i64),
 }
 
@@ -130,6 +142,7 @@ impl FaultKind {
             Self::Crash { back, .. } | Self::Drain { back } => *back,
             Self::Pause(lasts)
             | Self::Cut(lasts)
+            | Self::Mute(lasts)
             | Self::Deaf(lasts)
             | Self::StoreOut(lasts)
             | Self::Slow { lasts, .. }
@@ -144,6 +157,7 @@ impl fmt::Display for Fault {
         match self.when {
             When::At(at) => write!(f, "at {}.{:03} s", at / SECOND, at % SECOND / 1_000)?,
             When::Commit(n) => write!(f, "at commit {n}")?,
+            When::After(n, later) => write!(f, "{later} µs after commit {n}")?,
         }
         match self.node {
             Which::Node(node) => write!(f, " node {node}: ")?,
@@ -247,9 +261,11 @@ impl Plan {
         let mut chance = Chance::of(seed, 0x91a4);
         let drawn = match chance.below(10) {
             0..=3 => Scenario::Mixed,
+            4 if seed % 2 == 1 => Scenario::Edges,
             4..=5 => Scenario::Interrupts,
             6..=7 => Scenario::Crashes,
             8 => Scenario::Drains,
+            _ if seed % 2 == 1 => Scenario::Edges,
             _ => Scenario::Outages,
         };
         let scenario = scenario.unwrap_or(drawn);
@@ -261,8 +277,13 @@ impl Plan {
             Scenario::Drains => draft.within(2, 4) as usize,
             _ => draft.within(1, 3) as usize,
         };
-        let actions = draft.actions(sessions);
-        let faults = draft.faults(nodes);
+        let (actions, faults) = match scenario {
+            Scenario::Edges => draft.edges(nodes, sessions),
+            _ => {
+                let actions = draft.actions(sessions);
+                (actions, draft.faults(nodes))
+            }
+        };
         Self {
             seed,
             scenario,
@@ -280,11 +301,13 @@ impl Plan {
     pub fn horizon(&self) -> Micros {
         let faults = self.faults.iter().map(|fault| match fault.when {
             When::At(at) => at + fault.kind.lasts(),
-            When::Commit(_) => 6 * SECOND + fault.kind.lasts(),
+            When::Commit(_) => PATIENCE_FOR_COMMITS + fault.kind.lasts(),
+            When::After(_, later) => PATIENCE_FOR_COMMITS + later + fault.kind.lasts(),
         });
         let actions = self.actions.iter().map(|action| match action.when {
             When::At(at) => at,
-            When::Commit(_) => 6 * SECOND,
+            When::Commit(_) => PATIENCE_FOR_COMMITS,
+            When::After(_, later) => PATIENCE_FOR_COMMITS + later,
         });
         faults.chain(actions).max().unwrap_or(0) + SECOND
     }
@@ -419,6 +442,91 @@ impl Draft {
             faults.push(fault);
         }
         faults
+    }
+
+    /// Meetings at the edge: each of a write that is resolved and then arrives, and of what happens meanwhile.
+    fn edges(&mut self, nodes: usize, sessions: usize) -> (Vec<Action>, Vec<Fault>) {
+        let mut actions = Vec::new();
+        let mut faults = Vec::new();
+        for session in 0..sessions {
+            actions.push(Action {
+                when: When::At(self.chance.below(SECOND)),
+                session,
+                kind: ActionKind::Admit { queue: false },
+            });
+        }
+        for _ in 0..self.within(1, 2) {
+            let commit = self.within(5, 60);
+            faults.push(Fault {
+                when: When::Commit(commit),
+                node: Which::Actor,
+                kind: FaultKind::Commit(self.edge_of_a_commit()),
+            });
+            let later = When::After(commit, self.chance.below(6 * SECOND));
+            match self.chance.below(10) {
+                0..=5 => actions.push(Action {
+                    when: later,
+                    session: self.chance.below(sessions as u64) as usize,
+                    kind: ActionKind::Interrupt { named: false },
+                }),
+                6..=7 => faults.push(Fault {
+                    when: later,
+                    node: self.node(nodes),
+                    kind: FaultKind::Drain { back: SECOND },
+                }),
+                _ => {}
+            }
+        }
+        // A few round trips behind a commit: perhaps just when the owner has looked and lets go.
+        for _ in 0..self.within(1, 5) {
+            actions.push(Action {
+                when: When::After(self.within(8, 80), self.chance.below(3_000)),
+                session: self.chance.below(sessions as u64) as usize,
+                kind: ActionKind::Admit {
+                    queue: self.chance.percent(30),
+                },
+            });
+        }
+        if self.chance.percent(40) {
+            actions.push(Action {
+                when: When::After(self.within(8, 60), self.chance.below(3_000)),
+                session: 0,
+                kind: ActionKind::CancelInput,
+            });
+        }
+        if self.chance.percent(50) {
+            faults.push(self.strange_link(nodes));
+        }
+        (actions, faults)
+    }
+
+    fn edge_of_a_commit(&mut self) -> CommitFault {
+        match self.chance.below(10) {
+            0..=6 => CommitFault::Behind,
+            _ => self.commit_fault(),
+        }
+    }
+
+    /// A link or a clock that is wrong without being down.
+    fn strange_link(&mut self, nodes: usize) -> Fault {
+        let kind = match self.chance.below(4) {
+            0 => FaultKind::Mute(self.within(1, 20) * SECOND),
+            1 => FaultKind::DatabaseJump(-(self.chance.below(60_000) as i64)),
+            // Renewals are slow, and the node is alive.
+            2 => FaultKind::Slow {
+                by: self.within(500, 2_000) * 1_000,
+                lasts: self.within(2, 12) * SECOND,
+            },
+            _ => FaultKind::LateHints {
+                by: self.within(1, 10) * SECOND,
+                lasts: self.within(2, 12) * SECOND,
+            },
+        };
+        Fault {
+            when: When::At(self.chance.below(8 * SECOND)),
+            node: self.node(nodes),
+            kind,
+        }
     }
 
     fn node(&mut self, nodes: usize) -> Which {

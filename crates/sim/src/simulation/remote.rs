@@ -6,15 +6,19 @@
 
 use super::environment::Machine;
 use super::executor::{Executor, Proc};
+use super::ledger::Ledger;
 use super::network::{Asks, Gone, Network};
+use super::takings;
 use crate::chance::Chance;
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tenure_core::event::{EventRecord, NewEvent};
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
 use tenure_store::memory::{BatchKey, Database, HookBook, Observer};
+use tenure_store::mutation::Mutation;
 use tenure_store::*;
 use tokio::sync::{oneshot, watch};
 
@@ -47,11 +51,29 @@ impl Watchers {
     }
 }
 
+/// What came of an append, with its hook where that has not run (which a broken rule does).
+type Verdict = Result<(Committed, Option<AfterCommit>), AppendError>;
+
 struct Queued {
     append: Append,
     hook: Option<AfterCommit>,
+    /// Set when the hook runs.
+    ran: Arc<AtomicBool>,
     key: BatchKey,
-    reply: oneshot::Sender<Result<Committed, AppendError>>,
+    reply: oneshot::Sender<Verdict>,
+}
+
+/// The hook, and whether it ran, as an observer of the commit sees it.
+fn observed(hook: Option<AfterCommit>) -> (Option<AfterCommit>, Arc<AtomicBool>) {
+    let ran = Arc::new(AtomicBool::new(hook.is_none()));
+    let says = ran.clone();
+    let hook = hook.map(|hook| -> AfterCommit {
+        Box::new(move |committed| {
+            says.store(true, Ordering::Relaxed);
+            hook(committed);
+        })
+    });
+    (hook, ran)
 }
 
 /// The store as one process has it.
@@ -61,6 +83,7 @@ pub struct RemoteStore {
     proc: Proc,
     machine: Arc<Machine>,
     network: Network,
+    ledger: Arc<Ledger>,
     hooks: HookBook,
     watchers: Arc<Watchers>,
     queue: Mutex<Queue>,
@@ -81,6 +104,7 @@ impl RemoteStore {
         proc: Proc,
         machine: Arc<Machine>,
         network: Network,
+        ledger: Arc<Ledger>,
         seed: u64,
     ) -> Arc<Self> {
         let watchers = Arc::<Watchers>::default();
@@ -91,6 +115,7 @@ impl RemoteStore {
             proc,
             machine,
             network,
+            ledger,
             hooks: HookBook::default(),
             watchers,
             queue: Mutex::default(),
@@ -149,7 +174,16 @@ impl RemoteStore {
         session: &SessionId,
         request: impl FnOnce(&Database) -> Result<T, AppendError> + Send + 'static,
     ) -> Result<T, AppendError> {
-        match self.network.call(self.node, Asks::Session, request).await {
+        self.write_asking(session, Asks::Session, request).await
+    }
+
+    async fn write_asking<T: Send + 'static>(
+        &self,
+        session: &SessionId,
+        asks: Asks,
+        request: impl FnOnce(&Database) -> Result<T, AppendError> + Send + 'static,
+    ) -> Result<T, AppendError> {
+        match self.network.call(self.node, asks, request).await {
             Ok(answer) => answer,
             Err(gone) => Err(append_gone(session, gone)),
         }
@@ -183,15 +217,63 @@ impl RemoteStore {
                 .collect();
             let request = move |database: &Database| -> Vec<_> {
                 let appended = appends.into_iter().map(|append| database.append(append));
-                appended.collect()
+                let mut verdicts: Vec<_> = appended.collect();
+                let harmed = database.switches().on(Mutation::RefusalHarmsBatch);
+                if harmed && verdicts.iter().any(Result::is_err) {
+                    for verdict in verdicts.iter_mut().filter(|verdict| verdict.is_ok()) {
+                        let reason = "a neighbour was refused".to_owned();
+                        *verdict = Err(AppendError::Unavailable { reason });
+                    }
+                }
+                verdicts
             };
             let answer = self.network.call(self.node, Asks::Session, request).await;
             self.tell(batch, answer);
         }
     }
 
+    /// Takes a session, and is watched.
+    async fn take_with(
+        &self,
+        session: &SessionId,
+        taker: &Incarnation,
+        take: impl FnOnce(&Database) -> Result<Acquire, AppendError> + Send + 'static,
+    ) -> Result<Acquire, AppendError> {
+        let (id, name, ledger) = (session.clone(), taker.clone(), self.ledger.clone());
+        self.write_with(session, move |db| {
+            let holder = db.live_holder(&id);
+            let taken = take(db)?;
+            if let Acquire::Acquired(tenure) = &taken {
+                takings::judge(&ledger, db, (&id, &name), holder, tenure);
+            }
+            Ok(taken)
+        })
+        .await
+    }
+
+    /// Whoever holds tenure is not refused: only a lost one's fence fails, and what was given up (R3).
+    fn judge_refusal(&self, append: &Append) {
+        let Some(fence) = &append.fence else { return };
+        if self
+            .network
+            .database()
+            .is_held_under(&append.session, fence)
+        {
+            let words = format!(
+                "{}: {} holds it at epoch {}, and its write {} was refused",
+                append.session, fence.owner, fence.epoch, fence.write_no
+            );
+            self.ledger.violated("R3", words);
+        }
+    }
+
     /// Hooks first, then watchers and callers.
     fn tell(&self, batch: Vec<Queued>, answer: Result<Vec<Result<Committed, AppendError>>, Gone>) {
+        let late = self
+            .network
+            .database()
+            .switches()
+            .on(Mutation::HookAfterNotify);
         let mut changed = BTreeSet::new();
         let mut replies = Vec::with_capacity(batch.len());
         let mut verdicts = answer.map(Vec::into_iter);
@@ -199,6 +281,7 @@ impl RemoteStore {
             let Queued {
                 append,
                 hook,
+                ran,
                 key,
                 reply,
             } = queued;
@@ -209,17 +292,29 @@ impl RemoteStore {
                     .unwrap_or_else(|| Err(append_gone(&append.session, Gone::Lost))),
             };
             let verdict = match verdict {
+                Ok(committed) if late => Ok((committed, hook)),
                 Ok(committed) => {
-                    changed.insert(append.session);
-                    self.hooks.learn(&key, hook, &committed).map(|()| committed)
+                    let learned = self.hooks.learn(&key, hook, &committed);
+                    learned.map(|()| (committed, None))
                 }
                 Err(error) => {
+                    if let AppendError::StaleClaim { .. } = &error {
+                        self.judge_refusal(&append);
+                    }
                     if let (AppendError::Unknown { .. }, Some(hook)) = (&error, hook) {
                         self.hooks.keep(key, hook);
                     }
                     Err(error)
                 }
             };
+            if let Ok((committed, _)) = &verdict {
+                // What a listener is about to see must be in the memory of who wrote it.
+                if !committed.duplicate && !ran.load(Ordering::Relaxed) {
+                    let words = format!("{}: a commit was told before its hook", append.session);
+                    self.ledger.violated("R3", words);
+                }
+                changed.insert(append.session);
+            }
             replies.push((reply, verdict));
         }
         self.watchers.wake(&changed);
@@ -269,13 +364,15 @@ impl Store for RemoteStore {
         let first = append.events.first().map(|event| event.id.clone());
         let key = BatchKey::of(&append.session, append.fence.as_ref(), first.as_ref());
         let session = append.session.clone();
+        let (hook, ran) = observed(append.after_commit.take());
         let (reply, answer) = oneshot::channel();
         let start = {
             let mut queue = lock(&self.queue);
             queue.waiting.push_back(Queued {
-                hook: append.after_commit.take(),
                 append,
-                key,
+                hook,
+                ran,
+                key: key.clone(),
                 reply,
             });
             !std::mem::replace(&mut queue.flushing, true)
@@ -283,9 +380,15 @@ impl Store for RemoteStore {
         if start && let Some(me) = self.me.upgrade() {
             self.executor().spawn(self.proc, me.flush());
         }
-        answer
+        let verdict = answer
             .await
-            .unwrap_or_else(|_| Err(append_gone(&session, Gone::Lost)))
+            .unwrap_or_else(|_| Err(append_gone(&session, Gone::Lost)));
+        let (committed, hook) = verdict?;
+        if hook.is_some() {
+            // Where the rule is broken, a caller that is dropped takes the hook along.
+            self.hooks.learn(&key, hook, &committed)?;
+        }
+        Ok(committed)
     }
 
     async fn resolve(
@@ -297,7 +400,9 @@ impl Store for RemoteStore {
         let key = BatchKey::of(session, Some(fence), ids.first());
         let (id, asked, ids) = (session.clone(), fence.clone(), ids.to_vec());
         let found = self
-            .write_with(session, move |db| db.resolve(&id, &asked, &ids))
+            .write_asking(session, Asks::Resolve, move |db| {
+                db.resolve(&id, &asked, &ids)
+            })
             .await?;
         match &found {
             Some(committed) => self.hooks.learn(&key, None, committed)?,
@@ -424,8 +529,10 @@ impl Store for RemoteStore {
 
     async fn resign(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
         let id = incarnation.clone();
+        let ledger = self.ledger.clone();
         self.node_with(move |db| {
             db.resign(&id);
+            ledger.resigned(&id);
             Ok(())
         })
         .await
@@ -468,8 +575,10 @@ impl Store for RemoteStore {
         even_if_idle: bool,
     ) -> Result<Acquire, AppendError> {
         let (id, taker) = (session.clone(), incarnation.clone());
-        self.write_with(session, move |db| db.acquire(&id, &taker, even_if_idle))
-            .await
+        self.take_with(session, incarnation, move |db| {
+            db.acquire(&id, &taker, even_if_idle)
+        })
+        .await
     }
 
     async fn adopt(
@@ -478,7 +587,7 @@ impl Store for RemoteStore {
         incarnation: &Incarnation,
     ) -> Result<Acquire, AppendError> {
         let (id, owner) = (session.clone(), incarnation.clone());
-        self.write_with(session, move |db| db.adopt(&id, &owner))
+        self.take_with(session, incarnation, move |db| db.adopt(&id, &owner))
             .await
     }
 

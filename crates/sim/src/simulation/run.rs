@@ -5,6 +5,7 @@ use super::executor::{Micros, Step};
 use super::judge::{Logs, judge, unrest};
 use super::ledger::Violation;
 use super::plan::Plan;
+use super::stranded::Stranded;
 use super::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use tenure_store::mutation::Mutations;
 
 /// Within this time after the last fault everything must be at rest.
 const REST_WITHIN: Micros = 240_000_000;
+/// How often somebody looks whether all is well, or at rest.
+const LOOK_EVERY: Micros = 500_000;
 /// A run of more polls than this does not come to an end.
 const MOST_POLLS: u64 = 3_000_000;
 
@@ -75,16 +78,23 @@ pub fn run(plan: &Plan, mutations: &Mutations) -> Outcome {
 /// Lets the plan happen, heals everything, and waits for rest. Why there is none, if so.
 fn drive(world: &Arc<World>, clients: &Arc<Clients>) -> Option<String> {
     let horizon = world.plan.horizon();
-    if let Some(stuck) = until(world, horizon) {
-        return Some(stuck);
+    let mut stranded = Stranded::default();
+    let mut next = 0;
+    while next < horizon {
+        next = horizon.min(next + LOOK_EVERY);
+        if let Some(stuck) = until(world, next) {
+            return Some(stuck);
+        }
+        stranded.look(world);
     }
     world.heal();
     let mut next = world.executor.now();
     loop {
-        next += 500_000;
+        next += LOOK_EVERY;
         if let Some(stuck) = until(world, next) {
             return Some(stuck);
         }
+        stranded.look(world);
         match unrest(world, clients) {
             None => return None,
             Some(why) if next > horizon + REST_WITHIN => {

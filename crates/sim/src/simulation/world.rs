@@ -84,6 +84,8 @@ pub struct World {
     next_proc: AtomicU32,
     /// Nothing goes wrong any more.
     healed: AtomicBool,
+    /// When something last went wrong with a node, or a process last started or ended on it.
+    disturbed: Mutex<Vec<Micros>>,
     chance: Mutex<Chance>,
 }
 
@@ -115,6 +117,7 @@ impl World {
             // 0 is the world, 1 the clients.
             next_proc: AtomicU32::new(2),
             healed: AtomicBool::new(false),
+            disturbed: Mutex::new(vec![0; plan.nodes]),
             chance: Mutex::new(chance),
             plan,
         });
@@ -152,6 +155,37 @@ impl World {
         }
     }
 
+    fn disturb(&self, node: usize) {
+        let mut disturbed = self
+            .disturbed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = disturbed.get_mut(node) {
+            *since = self.executor.now();
+        }
+    }
+
+    /// Since when some node has been sound: its process runs and may take sessions, and it reaches the database. None
+    /// when no node is.
+    pub fn undisturbed_since(&self) -> Option<Micros> {
+        let slots = self.slots();
+        for (node, slot) in slots.iter().enumerate() {
+            let process = slot.process.as_ref();
+            let runs = process.is_some_and(|process| {
+                process.engine.is_some() && process.paused == 0 && !process.draining
+            });
+            if !runs || !self.network.is_sound(node) {
+                self.disturb(node);
+            }
+        }
+        let disturbed = self
+            .disturbed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now = self.executor.now();
+        disturbed.iter().copied().filter(|since| *since < now).min()
+    }
+
     /// Starts a process on a machine that has none.
     pub fn start(self: &Arc<Self>, node: usize) {
         let proc = Proc(self.next_proc.fetch_add(1, Ordering::Relaxed));
@@ -162,7 +196,14 @@ impl World {
             };
             let machine = slot.machine.clone();
             let network = self.network.clone();
-            let store = RemoteStore::new(node, proc, machine.clone(), network, self.plan.seed);
+            let store = RemoteStore::new(
+                node,
+                proc,
+                machine.clone(),
+                network,
+                self.ledger.clone(),
+                self.plan.seed,
+            );
             slot.process = Some(Process {
                 proc,
                 store: store.clone(),
@@ -242,6 +283,9 @@ impl World {
         let Some(process) = process else { return };
         self.executor.kill(process.proc);
         self.ledger.process_died(process.proc);
+        if !process.draining {
+            self.ledger.crashed(&process.store.joined());
+        }
         if noticed {
             let world = self.clone();
             let lives = process.store.joined();
@@ -268,8 +312,13 @@ impl World {
     fn committed(self: &Arc<Self>, number: u64, node: usize) {
         self.commits.send_replace(number);
         for fault in &self.plan.faults {
-            if fault.when == When::Commit(number) {
-                self.strike(&fault.clone(), node);
+            match fault.when {
+                When::Commit(at) if at == number => self.strike(&fault.clone(), node),
+                When::After(at, later) if at == number => {
+                    let fault = fault.clone();
+                    self.later(later, move |world| world.strike(&fault, node));
+                }
+                _ => {}
             }
         }
     }
@@ -282,6 +331,12 @@ impl World {
             Which::Node(node) => node,
             Which::Actor => actor,
         };
+        match fault.kind {
+            FaultKind::StoreOut(_) | FaultKind::DatabaseJump(_) => {
+                (0..self.plan.nodes).for_each(|node| self.disturb(node));
+            }
+            _ => self.disturb(node),
+        }
         self.ledger
             .note(|| format!("node {node}: {:?}", fault.kind));
         match fault.kind {
@@ -295,6 +350,12 @@ impl World {
                 self.network.link(node, |link| link.cut = true);
                 self.later(lasts, move |world| {
                     world.network.link(node, |link| link.cut = false);
+                });
+            }
+            FaultKind::Mute(lasts) => {
+                self.network.link(node, |link| link.mute = true);
+                self.later(lasts, move |world| {
+                    world.network.link(node, |link| link.mute = false);
                 });
             }
             FaultKind::Slow { by, lasts } => {

@@ -1,7 +1,9 @@
 //! The simulation: the same seed gives the same log, and a fixed share of seeds breaks no promise.
 
+use tenure_core::event::EventBody;
+use tenure_sim::simulation::network::CommitFault;
 use tenure_sim::simulation::plan::{Action, ActionKind, Fault, FaultKind, When, Which};
-use tenure_sim::simulation::{Outcome, Plan, Scenario, run};
+use tenure_sim::simulation::{Outcome, Plan, Scenario, mutants, run};
 use tenure_store::mutation::{Mutation, Mutations};
 
 const SECOND: u64 = 1_000_000;
@@ -52,6 +54,7 @@ fn other_seeds_give_other_logs() {
 #[test]
 fn a_fixed_share_of_seeds_breaks_no_promise() {
     all_clean(1_000_000..1_000_120, None);
+    all_clean(3_000_000..3_000_040, Some(Scenario::Edges));
 }
 
 /// Against claim, step start, step end, completion and takeover: none lost, none applied to a later turn, no
@@ -123,6 +126,102 @@ fn a_paused_owner_begins_nothing_once_another_owns_the_session() {
             FaultKind::Pause(24 * SECOND),
         )];
         assert_clean(commit, &run(&plan, &Mutations::default()));
+    }
+}
+
+/// A creation that comes late makes a deleted session again: who asks in it gets an answer all the same.
+#[test]
+fn a_session_that_a_late_creation_makes_again_comes_to_rest() {
+    let mut asked = 0;
+    for seed in 1..25 {
+        let mut plan = quiet_plan(seed);
+        plan.model.calls = 100;
+        let late = FaultKind::Commit(CommitFault::Late(13 * SECOND));
+        plan.faults = vec![fault(When::At(0), Which::Node(0), late)];
+        let act = |at, kind| Action {
+            when: When::At(at),
+            session: 0,
+            kind,
+        };
+        plan.actions = vec![
+            act(12 * SECOND, ActionKind::Delete),
+            act(18 * SECOND, ActionKind::Admit { queue: false }),
+        ];
+        let outcome = run(&plan, &Mutations::default());
+        assert_clean(seed, &outcome);
+        let made = outcome.logs.values().flatten();
+        asked += made
+            .filter(|event| matches!(event.body, EventBody::PermissionAsked(_)))
+            .count();
+    }
+    assert!(
+        asked > 0,
+        "nothing was asked in a session that was made again"
+    );
+}
+
+/// Broken rules that show only where two things meet at the same moment: each within few seeds.
+#[test]
+fn what_is_broken_at_an_edge_is_found() {
+    let at_edges = [
+        "R1-no-fence",
+        "R1-no-fence-write-no",
+        "R3-hook-after-notify",
+        "R3-resolve-keeps-write-no",
+        "R7-takeover-of-live",
+    ];
+    let all = mutants::all();
+    let found = |name: &&str| {
+        let mutant = all.iter().find(|mutant| mutant.name == *name);
+        let broken = mutant.expect("a mutant of that name").mutations();
+        (1..150).any(|seed| {
+            let plan = Plan::of(seed, Some(Scenario::Edges));
+            !run(&plan, &broken).violations.is_empty()
+        })
+    };
+    let missed: Vec<&str> = at_edges.into_iter().filter(|name| !found(name)).collect();
+    assert_eq!(missed, [""; 0]);
+}
+
+/// A prompt that comes between the owner's last look and its release: the release sees it, or its execution ends well
+/// over a prompt that waits.
+#[test]
+fn a_release_that_does_not_look_at_the_inbox_is_found() {
+    let broken = Mutations::only(Mutation::ReleaseIgnoresInbox);
+    let meets = |commit: u64, later: u64| {
+        let mut plan = quiet_plan(2);
+        plan.model.calls = 0;
+        plan.actions.push(Action {
+            when: When::After(commit, later),
+            session: 0,
+            kind: ActionKind::Admit { queue: false },
+        });
+        assert_clean(2, &run(&plan, &Mutations::none()));
+        !run(&plan, &broken).violations.is_empty()
+    };
+    let mut moments = (3..30).flat_map(|commit| (0..8).map(move |n| (commit, n * 300)));
+    assert!(moments.any(|(commit, later)| meets(commit, later)));
+}
+
+/// Each of the other three, and the write number above all, stands in for a part of the fence that is gone.
+#[test]
+fn a_part_of_the_fence_that_another_stands_in_for_changes_nothing() {
+    for part in [
+        Mutation::NoFenceEpoch,
+        Mutation::NoFenceOwner,
+        Mutation::NoFenceClaim,
+    ] {
+        for seed in 1..8 {
+            let plan = Plan::of(seed, Some(Scenario::Edges));
+            let whole = run(&plan, &Mutations::none());
+            let broken = run(&plan, &Mutations::only(part));
+            assert_eq!(
+                whole.export(),
+                broken.export(),
+                "{} by seed {seed}",
+                part.name()
+            );
+        }
     }
 }
 

@@ -579,6 +579,28 @@ impl Database {
     pub fn epoch(&self, session: &SessionId) -> Option<u64> {
         self.tables().find(session).map(|s| s.head.epoch)
     }
+
+    /// Who holds the session while alive, and has not let the time for accepting it pass: nobody else may take it (R7).
+    pub fn live_holder(&self, session: &SessionId) -> Option<String> {
+        let now = self.clock.boottime_ms();
+        let tables = self.tables();
+        let head = &tables.find(session)?.head;
+        let owner = head.owner.clone()?;
+        let missed = head.handed_until.is_some_and(|until| now > until);
+        let node = tables.nodes.get(&owner)?;
+        (!missed && node.state != NodeState::Dead && !node.gone).then_some(owner)
+    }
+
+    /// Is the session held under this very claim and epoch? Whatever the write number is.
+    pub fn is_held_under(&self, session: &SessionId, fence: &Fence) -> bool {
+        let tables = self.tables();
+        tables.find(session).is_some_and(|session| {
+            let head = &session.head;
+            head.epoch == fence.epoch
+                && head.claim_id.as_deref() == Some(fence.claim.as_str())
+                && head.owner.as_deref() == Some(fence.owner.as_str())
+        })
+    }
 }
 
 /// How a node's death is known.

@@ -1,0 +1,118 @@
+//! Every rule broken in turn, and what the simulation is expected to make of it: which seeds must catch it, which
+//! switch breaks nothing because another part of the rule stands in for it, and which has no place in this world.
+
+use tenure_store::mutation::{Mutation, Mutations};
+
+/// What becomes of a mutant here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Some seed shows it.
+    Caught,
+    /// No run can show it: why, and which joint mutant shows that the rule as a whole is needed.
+    Redundant(&'static str),
+    /// The simulated world lacks what it breaks: why. Its witness in the suite shows it.
+    Elsewhere(&'static str),
+}
+
+/// One or several rules broken together.
+#[derive(Debug, Clone)]
+pub struct Mutant {
+    /// The switch's name, or the joint one's.
+    pub name: &'static str,
+    /// What is broken.
+    pub switches: Vec<Mutation>,
+    /// What is expected of the seeds.
+    pub expected: Expected,
+}
+
+impl Mutant {
+    /// The switches set.
+    pub fn mutations(&self) -> Mutations {
+        let all = Mutations::none();
+        for switch in &self.switches {
+            all.set(*switch, true);
+        }
+        all
+    }
+}
+
+/// Rules that stand in for each other, removed together.
+const JOINT: &[(&str, &[Mutation])] = &[
+    (
+        "R1-no-fence",
+        &[
+            Mutation::NoFenceEpoch,
+            Mutation::NoFenceOwner,
+            Mutation::NoFenceClaim,
+            Mutation::NoFenceWriteNo,
+        ],
+    ),
+    // What is left of the fence, alone, is not enough.
+    (
+        "R1-fence-of-epoch-only",
+        &[
+            Mutation::NoFenceOwner,
+            Mutation::NoFenceClaim,
+            Mutation::NoFenceWriteNo,
+        ],
+    ),
+    (
+        "R1-fence-of-owner-only",
+        &[
+            Mutation::NoFenceEpoch,
+            Mutation::NoFenceClaim,
+            Mutation::NoFenceWriteNo,
+        ],
+    ),
+];
+
+/// Every switch, and those that are set together.
+pub fn all() -> Vec<Mutant> {
+    let single = Mutation::ALL.iter().map(|switch| Mutant {
+        name: switch.name(),
+        switches: vec![*switch],
+        expected: expected(*switch),
+    });
+    let joint = JOINT.iter().map(|(name, switches)| Mutant {
+        name,
+        switches: switches.to_vec(),
+        expected: Expected::Caught,
+    });
+    single.chain(joint).collect()
+}
+
+fn expected(mutation: Mutation) -> Expected {
+    use Expected::{Caught, Elsewhere, Redundant};
+    const CLAIM: &str = "the claim's id is derived from session, owner and epoch, and `write_no` moves with each; \
+         `R1-no-fence` removes all four";
+    match mutation {
+        Mutation::NoFenceEpoch | Mutation::NoFenceOwner | Mutation::NoFenceClaim => {
+            Redundant(CLAIM)
+        }
+        Mutation::HolderNotJudged | Mutation::LockNotAsked => {
+            Elsewhere("locks of processes on one file")
+        }
+        Mutation::HookPanicSilent => Elsewhere("no hook panics here"),
+        Mutation::FollowSubscribesLate => Elsewhere("each backend's own way to watch"),
+        Mutation::ReplayAcceptsGap => Elsewhere("nothing is imported here"),
+        Mutation::DeleteForgetsCheckpoints => Elsewhere("a checkpoint only saves time"),
+        Mutation::PlacementIgnored | Mutation::MovedSessionStays => {
+            Elsewhere("every node serves every place here")
+        }
+        _ => Caught,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut names: Vec<&str> = all().iter().map(|mutant| mutant.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
