@@ -7,12 +7,13 @@ use anyhow::{Context, Result, bail};
 use crate::command::{must, root};
 
 /// Every target, by the name of its file in `fuzz/fuzz_targets`.
-const TARGETS: [&str; 6] = [
+const TARGETS: [&str; 7] = [
     "sse",
     "openai_chat",
     "openai_responses",
     "anthropic_messages",
     "gemini",
+    "bedrock",
     "errors",
 ];
 
