@@ -85,6 +85,7 @@ async fn respond(shared: &Shared, conn: &mut Conn, request: Request) -> bool {
         path: &request.path,
         headers: &request.headers,
         body: Arc::clone(&body),
+        bytes: &request.body,
         verdict,
         turn: found.map(|(id, _)| id),
         turn_name: found.and_then(|(_, turn)| turn.name.as_deref()),

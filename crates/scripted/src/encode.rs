@@ -36,6 +36,8 @@ pub(crate) struct Tokens {
 pub(crate) enum Planned {
     Text {
         pieces: Pieces,
+        /// The vendor's own JSON of each.
+        citations: Vec<Value>,
     },
     Reasoning {
         pieces: Pieces,
@@ -60,7 +62,7 @@ impl Planned {
     /// The pieces it streams; a hosted call streams none.
     pub(crate) fn pieces(&self) -> Option<&Pieces> {
         match self {
-            Self::Text { pieces } | Self::Call { pieces, .. } => Some(pieces),
+            Self::Text { pieces, .. } | Self::Call { pieces, .. } => Some(pieces),
             Self::Reasoning {
                 pieces, redacted, ..
             } => (!redacted).then_some(pieces),
@@ -219,8 +221,13 @@ fn plan_part(route: Route, part: &Part, turn: &Turn, issuer: &Issuer) -> Planned
     let signs = matches!(vendor, Vendor::AnthropicMessages | Vendor::BedrockConverse)
         || route.dialect == ChatDialect::Openrouter;
     match part {
-        Part::Text { text, deltas } => Planned::Text {
+        Part::Text {
+            text,
+            deltas,
+            citations,
+        } => Planned::Text {
             pieces: Pieces::cut(text, turn.chunk_size, *deltas),
+            citations: citations.clone(),
         },
         Part::Reasoning {
             text,

@@ -65,6 +65,8 @@ pub struct Recorded {
     pub headers: Vec<(String, String)>,
     /// Its body; null when it was not JSON or bodies are not kept.
     pub body: Arc<Value>,
+    /// Its body as it came, byte for byte; empty when bodies are not kept.
+    pub bytes: Arc<[u8]>,
     /// What the server made of it.
     pub verdict: Verdict,
     /// The turn that answered it.
@@ -110,6 +112,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) path: &'a str,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) body: Arc<Value>,
+    pub(crate) bytes: &'a [u8],
     pub(crate) verdict: Verdict,
     pub(crate) turn: Option<TurnId>,
     pub(crate) turn_name: Option<&'a str>,
@@ -191,6 +194,11 @@ impl Recorder {
                 arrival.body
             } else {
                 Arc::new(Value::Null)
+            },
+            bytes: if self.keep_bodies {
+                arrival.bytes.into()
+            } else {
+                Arc::default()
             },
             verdict: arrival.verdict,
             turn: arrival.turn,

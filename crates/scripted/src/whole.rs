@@ -23,7 +23,7 @@ fn chat_completion(plan: &Plan) -> Value {
     let (mut text, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
     for part in &plan.parts {
         match part {
-            Planned::Text { pieces } => text.push_str(&pieces.whole()),
+            Planned::Text { pieces, .. } => text.push_str(&pieces.whole()),
             Planned::Reasoning { pieces, redacted: false, .. } => reasoning.push_str(&pieces.whole()),
             Planned::Call { id, name, pieces } => calls.push(json!({
                 "id": id, "type": "function", "function": {"name": name, "arguments": pieces.whole()}
@@ -50,7 +50,7 @@ fn message(plan: &Plan) -> Value {
     let mut content = Vec::new();
     for part in &plan.parts {
         match part {
-            Planned::Text { pieces } => {
+            Planned::Text { pieces, .. } => {
                 content.push(json!({"type": "text", "text": pieces.whole()}))
             }
             Planned::Reasoning {

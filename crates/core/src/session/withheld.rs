@@ -70,7 +70,7 @@ impl SessionState {
             "encrypted_content",
             "reasoning item",
             "'reasoning'",
-        ]) && self.has_reasoning()
+        ]) && self.has_own_state()
         {
             return Some(Repair::Reasoning);
         }
@@ -82,13 +82,18 @@ impl SessionState {
         suspected.then_some(Repair::Media)
     }
 
-    /// Is there reasoning that would still go back?
-    fn has_reasoning(&self) -> bool {
+    /// Is there state of a provider's own that would still go back? Some vendors sign text and calls, not the
+    /// reasoning before them.
+    fn has_own_state(&self) -> bool {
         self.entries.iter().any(|entry| match entry.as_ref() {
             Entry::Assistant(message) if !self.withheld.hides_reasoning(message.seq) => {
                 message.parts.iter().any(|part| {
-                    !part.superseded
-                        && matches!(&part.kind, PartKind::Reasoning(text) if text.native.is_some())
+                    let own = match &part.kind {
+                        PartKind::Reasoning(text) | PartKind::Text(text) => text.native.is_some(),
+                        PartKind::Tool(tool) => tool.native.is_some(),
+                        PartKind::Opaque { .. } => true,
+                    };
+                    own && !part.superseded
                 })
             }
             _ => false,

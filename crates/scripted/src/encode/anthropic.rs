@@ -145,6 +145,12 @@ impl Encoder for Anthropic {
         {
             self.block_delta(&json!({"type": "signature_delta", "signature": seal}), out);
         }
+        if let Planned::Text { citations, .. } = part {
+            for citation in citations {
+                let delta = json!({"type": "citations_delta", "citation": citation});
+                self.block_delta(&delta, out);
+            }
+        }
         self.block_stop(out);
         if let Planned::Hosted {
             id,

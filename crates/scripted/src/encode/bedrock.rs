@@ -112,7 +112,7 @@ pub(crate) fn whole(plan: &Plan) -> Value {
     let mut content = Vec::new();
     for part in &plan.parts {
         match part {
-            Planned::Text { pieces } => content.push(json!({"text": pieces.whole()})),
+            Planned::Text { pieces, .. } => content.push(json!({"text": pieces.whole()})),
             Planned::Reasoning {
                 seal,
                 redacted: true,

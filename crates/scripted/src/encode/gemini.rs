@@ -266,7 +266,7 @@ pub(crate) fn whole(plan: &Plan) -> Value {
     let (mut parts, mut grounding, mut malformed) = (Vec::new(), None, false);
     for (part, signature) in plan.parts.iter().zip(&plan.signatures) {
         match part {
-            Planned::Text { pieces } => parts.push(json!({"text": pieces.whole()})),
+            Planned::Text { pieces, .. } => parts.push(json!({"text": pieces.whole()})),
             Planned::Reasoning {
                 pieces,
                 redacted: false,

@@ -71,8 +71,14 @@ impl Responses {
         );
     }
 
-    fn close_text(&mut self, text: &str, out: &mut Frames) {
-        let part = json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
+    fn close_text(&mut self, text: &str, citations: &[Value], out: &mut Frames) {
+        for (index, citation) in citations.iter().enumerate() {
+            let data = self
+                .at(json!({"content_index": 0, "annotation_index": index, "annotation": citation}));
+            self.emit("response.output_text.annotation.added", data, out);
+        }
+        let part =
+            json!({"type": "output_text", "text": text, "annotations": citations, "logprobs": []});
         let data = self.at(json!({"content_index": 0, "text": text, "logprobs": []}));
         self.emit("response.output_text.done", data, out);
         let data = self.at(json!({"content_index": 0, "part": part}));
@@ -232,7 +238,7 @@ impl Encoder for Responses {
 
     fn close(&mut self, part: &Planned, out: &mut Frames) {
         match part {
-            Planned::Text { pieces } => self.close_text(&pieces.whole(), out),
+            Planned::Text { pieces, citations } => self.close_text(&pieces.whole(), citations, out),
             Planned::Reasoning {
                 pieces,
                 seal,

@@ -66,6 +66,8 @@ pub enum Part {
         text: String,
         /// How many deltas to send.
         deltas: Option<usize>,
+        /// What it cites, in the vendor's own JSON: sent by the Anthropic and the Responses form.
+        citations: Vec<Value>,
     },
     /// Reasoning.
     Reasoning {
@@ -108,6 +110,7 @@ impl Part {
         Self::Text {
             text: text.into(),
             deltas: None,
+            citations: Vec::new(),
         }
     }
 
@@ -169,6 +172,8 @@ struct RawPart {
     call: Option<RawCall>,
     hosted: Option<RawHosted>,
     deltas: Option<usize>,
+    #[serde(default)]
+    citations: Vec<Value>,
     signature: Option<Seal>,
     redacted: Option<bool>,
 }
@@ -183,12 +188,18 @@ impl TryFrom<RawPart> for Part {
             call,
             hosted,
             deltas,
+            citations,
             signature,
             redacted,
         } = raw;
         let sealed = signature.is_some() || redacted.is_some();
         match (text, reasoning, call, hosted) {
-            (Some(text), None, None, None) if !sealed => Ok(Self::Text { text, deltas }),
+            (Some(text), None, None, None) if !sealed => Ok(Self::Text {
+                text,
+                deltas,
+                citations,
+            }),
+            _ if !citations.is_empty() => Err("`citations` go with text".into()),
             (None, Some(text), None, None) => Ok(Self::Reasoning {
                 text,
                 deltas,

@@ -265,6 +265,7 @@ mod tests {
             path: String::new(),
             headers: vec![("x-tenure-attempt".to_owned(), key.to_owned())],
             body: Arc::default(),
+            bytes: Arc::default(),
             verdict: Verdict::Accepted,
             turn: None,
             started: Duration::ZERO,
