@@ -118,6 +118,13 @@ fn after(admission: &Admission, created: bool) -> Option<u64> {
 
 /// Checks all that is given before anything is changed.
 fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
+    if args.detach && args.output_schema.is_some() {
+        // Who checks the answer is who waits for it.
+        return Err(CliError::usage(
+            "--output-schema does not go with --detach: the answer is checked by the command that waits for it",
+        )
+        .hint("leave --detach out, or ask for the form in the prompt and check the answer of `tenure show`"));
+    }
     let mut text = input::prompt(args.prompt.as_deref(), std::io::stdin())?;
     let mut attached = input::files(&args.files)?;
     let schema = args

@@ -24,3 +24,4 @@ mod showing;
 mod support;
 mod terminal;
 mod trust;
+mod vendors;
