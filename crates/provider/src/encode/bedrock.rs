@@ -518,13 +518,10 @@ fn said_by_user(
     names: &mut HashSet<String>,
     messages: &mut Vec<Message>,
 ) {
-    // Stable: results keep their order and come first; what accompanies a document comes behind it, because
-    // no cache point may follow a document directly.
-    blocks.sort_by_key(|block| match block {
-        UserBlock::Result { .. } => 0,
-        UserBlock::Document(_) => 1,
-        _ => 2,
-    });
+    // Results come first. Stable: a turn that the user goes on with keeps the bytes it had.
+    blocks.sort_by_key(|block| !matches!(block, UserBlock::Result { .. }));
+    // No cache point may follow a document directly.
+    let point = point.filter(|_| !matches!(blocks.last(), Some(UserBlock::Document(_))));
     let results = blocks
         .iter()
         .take_while(|block| matches!(block, UserBlock::Result { .. }))

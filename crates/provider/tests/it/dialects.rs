@@ -362,7 +362,10 @@ fn media(media_type: &str, name: &str) -> UserPart {
     UserPart::Media(Media {
         name: name.into(),
         media_type: media_type.into(),
-        data: "AAAA".into(),
+        data: match media_type {
+            "image/png" => "iVBORw0KGgo=".into(),
+            _ => "JVBERi0xLjQK".into(),
+        },
     })
 }
 
@@ -380,21 +383,22 @@ fn images_and_documents_as_each_server_takes_them() {
         let request = of("m", vec![RequestMessage::User { parts: parts() }]);
         body(dialect, &request)["messages"][1]["content"].clone()
     };
-    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let image =
+        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
     let openai = content(Dialect::Openai);
     assert_eq!(openai[0], json!({"type": "text", "text": "see"}));
     assert_eq!(openai[1], image);
     assert_eq!(
         openai[2],
-        json!({"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA"}})
+        json!({"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjQK"}})
     );
     assert_eq!(
         content(Dialect::Mistral)[2],
-        json!({"type": "document_url", "document_url": "data:application/pdf;base64,AAAA", "document_name": "b.pdf"})
+        json!({"type": "document_url", "document_url": "data:application/pdf;base64,JVBERi0xLjQK", "document_name": "b.pdf"})
     );
     assert_eq!(
         content(Dialect::Perplexity)[2],
-        json!({"type": "file_url", "file_url": {"url": "AAAA"}, "file_name": "b.pdf"})
+        json!({"type": "file_url", "file_url": {"url": "JVBERi0xLjQK"}, "file_name": "b.pdf"})
     );
     let groq = content(Dialect::Groq);
     assert_eq!(groq[1], image);

@@ -153,6 +153,32 @@ fn too_many_images_leave_the_newest_and_a_stable_beginning() {
 }
 
 #[test]
+fn behind_converse_a_turn_that_goes_on_keeps_its_bytes_whatever_it_shows() {
+    let model = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    let of = |messages: Vec<RequestMessage>| {
+        let request = request(model, messages);
+        let sent = sent(Protocol::BedrockConverse, &request, CacheTime::Usual);
+        let verdict = tenure_scripted::validate::bedrock_converse_model(model, &sent);
+        assert_eq!(verdict, Ok(()), "{sent:#}");
+        let content = sent["messages"][0]["content"].as_array().unwrap();
+        let said = content.iter().filter(|b| b.get("cachePoint").is_none());
+        (said.cloned().collect::<Vec<_>>(), content.clone())
+    };
+    let first = with_media(vec![media("a.pdf", "application/pdf", PDF)]);
+    let mut second = first.clone();
+    second.extend(with_media(vec![media("b.pdf", "application/pdf", PDF)]));
+    let (before, _) = of(first.clone());
+    let (after, _) = of(second);
+    assert_eq!(after[..before.len()], before, "the turn went on");
+    // Nothing may stand directly behind a document but what was said.
+    let alone = RequestMessage::User {
+        parts: vec![media("a.pdf", "application/pdf", PDF)],
+    };
+    let (said, content) = of(vec![alone]);
+    assert_eq!(said, content, "no cache point");
+}
+
+#[test]
 fn the_answer_s_form_is_asked_for_as_each_vendor_knows_it() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]});
     let mut asked = request("claude-sonnet-4-6", vec![user("count")]);

@@ -88,6 +88,23 @@ fn a_signature_stays_on_the_part_it_came_with() {
 }
 
 #[test]
+fn a_thought_before_a_signed_one_stays_a_thought() {
+    let signed = json!({"text": "so", "thought": true, "thoughtSignature": "t=="});
+    let got = said(&[
+        json!({"text": "hm, ", "thought": true}),
+        signed.clone(),
+        json!({"text": "yes"}),
+    ]);
+    let plain = json!({"text": "hm, ", "thought": true});
+    assert_eq!(got.reasonings.len(), 1);
+    assert_eq!(
+        native(&got.reasonings[0].1),
+        json!({"parts": [plain, signed]}),
+        "without the mark it would go back as if it had been said"
+    );
+}
+
+#[test]
 fn parallel_calls_with_and_without_ids() {
     let calls = json!([
         {"functionCall": {"name": "read", "args": {"path": "a"}}, "thoughtSignature": "S=="},

@@ -444,16 +444,16 @@ fn names_of_calls_begin_as_the_vendor_wants_it() {
 
 #[test]
 fn pictures_and_documents_stand_where_the_user_put_them() {
-    let media = |name: &str, kind: &str| {
+    let media = |name: &str, kind: &str, data: &str| {
         UserPart::Media(Media {
             name: name.into(),
             media_type: kind.into(),
-            data: "iVBORw0KGgo=".into(),
+            data: data.into(),
         })
     };
     let parts = vec![
-        media("a.png", "image/png"),
-        media("b.pdf", "application/pdf"),
+        media("a.png", "image/png", "iVBORw0KGgo="),
+        media("b.pdf", "application/pdf", "JVBERi0xLjQK"),
         "compare".into(),
     ];
     let got = body(&request("m1", vec![RequestMessage::User { parts }]));
@@ -461,7 +461,7 @@ fn pictures_and_documents_stand_where_the_user_put_them() {
         got["contents"][0]["parts"],
         json!([
             {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
-            {"inlineData": {"mimeType": "application/pdf", "data": "iVBORw0KGgo="}},
+            {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0xLjQK"}},
             {"text": "compare"}])
     );
 }
@@ -727,4 +727,77 @@ async fn a_probe_tells_a_good_key_from_a_wrong_one() {
     let url = crate::http::answering(answer).await;
     let known = probe(&settings(url), limit).await;
     assert_eq!(known.finding, Finding::Ok, "{}", known.message);
+}
+
+#[test]
+fn a_vendors_id_that_came_twice_stands_once() {
+    let native = |signature: &str| {
+        json!({"functionCall": {"id": "v1"}, "thoughtSignature": signature}).to_string()
+    };
+    let got = body(&request(
+        "gemini-3-flash",
+        vec![
+            user("a"),
+            assistant(vec![
+                call("v1", "read", Some(&native("S1"))),
+                call("v1_2", "list", Some(&native("S2"))),
+            ]),
+            results(vec![result("v1", "read", "x"), result("v1_2", "list", "y")]),
+        ],
+    ));
+    let calls = &got["contents"][1]["parts"];
+    assert_eq!(calls[0]["functionCall"]["id"], "v1");
+    assert_eq!(calls[1]["functionCall"]["id"], Value::Null);
+    assert_eq!(calls[1]["thoughtSignature"], "S2", "the signature stays");
+    assert_eq!(
+        got["contents"][2]["parts"][1]["functionResponse"]["id"],
+        Value::Null
+    );
+}
+
+#[test]
+fn kept_parts_that_nobody_would_take_go_back_otherwise_or_not_at_all() {
+    let opaque = |native: Value| AssistantBlock::Opaque {
+        native: native.to_string(),
+    };
+    let got = body(&request(
+        "gemini-3-flash",
+        vec![
+            user("a"),
+            assistant(vec![
+                opaque(json!({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}})),
+                opaque(json!({"toolResponse": {"id": "t", "response": {}}})),
+                text("b"),
+                opaque(json!({"thoughtSignature": "S+/="})),
+            ]),
+            user("c"),
+        ],
+    ));
+    assert_eq!(
+        got["contents"][1]["parts"],
+        json!([{"text": "b"}, {"text": "", "thoughtSignature": "S+/="}])
+    );
+}
+
+#[test]
+fn media_that_are_not_what_they_say_are_told_and_not_shown() {
+    let media = |data: &str| {
+        UserPart::Media(Media {
+            name: "a.png".into(),
+            media_type: "image/png".into(),
+            data: data.into(),
+        })
+    };
+    for data in ["JVBERi0xLjQKJSVFT0YK", "", "no base64 \u{e9}"] {
+        let mut request = request("gemini-2.5-pro", vec![]);
+        request.messages = vec![RequestMessage::User {
+            parts: vec![media(data), "a".into()],
+        }];
+        let got = body(&request);
+        assert!(got["contents"][0]["parts"][0]["text"].is_string(), "{data}");
+        let chat = encode(Protocol::OpenaiChat, Dialect::Openai, &NO_LIMITS, &request).unwrap();
+        let chat: Value = serde_json::from_slice(&chat.body).unwrap();
+        assert_eq!(validate::openai_chat(&chat), Ok(()), "{chat:#}");
+        assert!(!chat.to_string().contains("image_url"), "{data}");
+    }
 }

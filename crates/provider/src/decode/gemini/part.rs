@@ -58,8 +58,12 @@ impl Run {
     fn close_plain(&mut self) {
         if !self.plain.is_empty() {
             let text = std::mem::take(&mut self.plain);
-            self.parts
-                .push(serde_json::json!({ "text": text }).to_string());
+            let part = match self.kind {
+                Kind::Text => serde_json::json!({ "text": text }),
+                // Without the mark it would go back as said aloud.
+                Kind::Thought => serde_json::json!({ "text": text, "thought": true }),
+            };
+            self.parts.push(part.to_string());
         }
     }
 

@@ -1,5 +1,6 @@
 //! The content of messages: text, images, documents, and the marks of a cache.
 
+use super::super::media::is_genuine;
 use super::super::shape::{self, Json, json};
 use crate::dialect::{Facts, Files};
 use serde::Serialize;
@@ -117,6 +118,10 @@ fn text_part(text: &str, marked: bool) -> Value {
 pub(super) fn media(media: &Media, facts: &Facts) -> Piece {
     let url = || format!("data:{};base64,{}", media.media_type, media.data);
     let kind = media.media_type.as_str();
+    // A server refuses a picture that is none, and would do so with every later request.
+    if !is_genuine(media) {
+        return Piece::Text(shape::media_as_text(media));
+    }
     let part = if IMAGES.contains(&kind) && facts.images {
         value!({"type": "image_url", "image_url": {"url": url()}})
     } else if kind == "application/pdf" {

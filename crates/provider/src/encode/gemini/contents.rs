@@ -1,11 +1,12 @@
 //! The conversation as Gemini's `contents`: user and model in turns, each function answered in the next one.
 
+use super::super::media::is_genuine;
 use super::super::shape::{self, Json, Said, Turn, json, native, visible};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tenure_core::request::{AssistantBlock, Request, ToolResult};
 
 /// What the vendor documents for calls that another model made: it stands for a signature and is not checked.
@@ -57,16 +58,26 @@ enum Outcome<'a> {
     Error(&'a str),
 }
 
+/// Which of the vendor's ids stand in the request.
+#[derive(Default)]
+struct Ids {
+    /// The vendor's own id of each call, where it gave one.
+    of_call: HashMap<String, Option<String>>,
+    used: HashSet<String>,
+}
+
 /// The messages; empty when nothing is left to be said. `signatures`: the model refuses a call without one.
 pub(super) fn contents(request: &Request, signatures: bool) -> Vec<Content> {
-    // The vendor's own id of each call, where it gave one.
-    let mut ids: HashMap<String, Option<String>> = HashMap::new();
+    let mut ids = Ids::default();
     let mut contents: Vec<Content> = Vec::new();
     for turn in shape::turns(request) {
         match turn {
             Turn::User(said) => {
                 let parts = said.iter().map(|said| match said {
                     Said::User(text) => json(&Text { text }),
+                    Said::Media(media) if !is_genuine(media) => json(&Text {
+                        text: &shape::media_as_text(media),
+                    }),
                     Said::Media(media) => json(&Inline {
                         inline_data: Data {
                             mime_type: &media.media_type,
@@ -112,7 +123,7 @@ fn extend(contents: &mut Vec<Content>, role: &'static str, parts: Vec<Json>) {
     }
 }
 
-fn answer(result: &ToolResult, ids: &HashMap<String, Option<String>>) -> Json {
+fn answer(result: &ToolResult, ids: &Ids) -> Json {
     let text = if visible(&result.text) {
         result.text.as_str()
     } else {
@@ -120,7 +131,7 @@ fn answer(result: &ToolResult, ids: &HashMap<String, Option<String>>) -> Json {
     };
     json(&Response {
         function_response: Answer {
-            id: ids.get(&result.id).and_then(|id| id.as_deref()),
+            id: ids.of_call.get(&result.id).and_then(|id| id.as_deref()),
             name: &legal_name(&result.name),
             response: if result.is_error {
                 Outcome::Error(text)
@@ -131,11 +142,7 @@ fn answer(result: &ToolResult, ids: &HashMap<String, Option<String>>) -> Json {
     })
 }
 
-fn model(
-    blocks: &[&AssistantBlock],
-    signatures: bool,
-    ids: &mut HashMap<String, Option<String>>,
-) -> Vec<Json> {
+fn model(blocks: &[&AssistantBlock], signatures: bool, ids: &mut Ids) -> Vec<Json> {
     let mut parts = Vec::new();
     // Only the first of parallel calls carries a signature.
     let mut unsigned = signatures;
@@ -161,9 +168,9 @@ fn model(
                 input,
                 native: own,
             } => {
-                let (call, vendor) = call(name, input, own.as_deref(), unsigned);
+                let (call, vendor) = call(name, input, own.as_deref(), unsigned, &mut ids.used);
                 unsigned = false;
-                ids.insert(id.clone(), vendor);
+                ids.of_call.insert(id.clone(), vendor);
                 parts.push(call);
             }
             AssistantBlock::Hosted {
@@ -179,7 +186,7 @@ fn model(
                 _ => parts.extend(shape::hosted_as_text(name, text).and_then(|t| plain(&t))),
             },
             AssistantBlock::Opaque { native: own } => {
-                parts.extend(part(Some(own)).map(|(own, _)| own));
+                parts.extend(kept(own));
             }
         }
         answered |= parts.len() > before;
@@ -195,6 +202,32 @@ fn plain(text: &str) -> Option<Json> {
 /// The provider's own JSON of a part.
 fn part(own: Option<&str>) -> Option<(Json, Map<String, Value>)> {
     native(own).filter(|(_, fields)| !fields.is_empty() && !is_metadata(fields))
+}
+
+/// A part that was only kept. A result whose call is elsewhere would answer nothing here, and a part without any
+/// content is refused: a signature alone goes back with an empty text.
+fn kept(own: &str) -> Option<Json> {
+    const BESIDE: [&str; 5] = [
+        "thought",
+        "thoughtSignature",
+        "videoMetadata",
+        "mediaResolution",
+        "partMetadata",
+    ];
+    let (own, mut fields) = part(Some(own))?;
+    if ["codeExecutionResult", "toolResponse"]
+        .iter()
+        .any(|result| fields.contains_key(*result))
+    {
+        return None;
+    }
+    if fields.keys().any(|key| !BESIDE.contains(&key.as_str())) {
+        return Some(own);
+    }
+    fields.insert("text".to_owned(), Value::String(String::new()));
+    fields
+        .contains_key("thoughtSignature")
+        .then(|| json(&fields))
 }
 
 /// The parts of a run of text or thoughts: one, or the list the decoder kept.
@@ -234,7 +267,14 @@ fn is_metadata(fields: &Map<String, Value>) -> bool {
 }
 
 /// A call with what its provider gave it beside name and arguments, and the provider's id.
-fn call(name: &str, input: &str, own: Option<&str>, unsigned: bool) -> (Json, Option<String>) {
+/// An id that stood in front of it already is left out: a provider that used one twice would refuse both.
+fn call(
+    name: &str,
+    input: &str,
+    own: Option<&str>,
+    unsigned: bool,
+    used: &mut HashSet<String>,
+) -> (Json, Option<String>) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Part<'a> {
@@ -260,7 +300,7 @@ fn call(name: &str, input: &str, own: Option<&str>, unsigned: bool) -> (Json, Op
         call_more.remove(own);
     }
     let id = match call_more.remove("id") {
-        Some(Value::String(id)) if !id.is_empty() => Some(id),
+        Some(Value::String(id)) if !id.is_empty() && used.insert(id.clone()) => Some(id),
         _ => None,
     };
     if unsigned && !more.contains_key("thoughtSignature") {
