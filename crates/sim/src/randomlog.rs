@@ -5,10 +5,13 @@
 //! only what comes from outside is made up here.
 
 mod model;
+mod native;
+mod prompt;
 mod step;
 mod stream;
 
-pub use model::{Asked, MODELS};
+pub use model::{ANTHROPIC, Asked, BEDROCK, CHAT, GEMINI, MODELS, RESPONSES};
+pub use native::{seal, seals};
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -156,19 +159,6 @@ impl RandomLog {
             14 => self.end_execution(),
             _ => self.replace(),
         }
-    }
-
-    fn user(&mut self) {
-        let texts = ["do it", "", " \n", "né \u{1f600}\u{0}", "```\n<file>\n"];
-        let text = self.tape.of(&texts).to_owned();
-        let files = if self.tape.once_in(4) {
-            let text = self.tape.of(&["", "line\r\n"]).to_owned();
-            let name = "a b\".txt".to_owned();
-            vec![AttachedFile { name, text }]
-        } else {
-            Vec::new()
-        };
-        self.promote_new(InputKind::with_files(text, files));
     }
 
     fn promote_new(&mut self, kind: InputKind) {

@@ -39,18 +39,52 @@ const fn asked(
     }
 }
 
-const ANTHROPIC: &str = "anthropic-messages";
-const RESPONSES: &str = "openai-responses";
-const CHAT: &str = "openai-chat";
+/// The protocols by their words in the configuration.
+pub const ANTHROPIC: &str = "anthropic-messages";
+/// See [`ANTHROPIC`].
+pub const RESPONSES: &str = "openai-responses";
+/// See [`ANTHROPIC`].
+pub const CHAT: &str = "openai-chat";
+/// See [`ANTHROPIC`].
+pub const GEMINI: &str = "gemini";
+/// See [`ANTHROPIC`].
+pub const BEDROCK: &str = "bedrock-converse";
 
-/// Every protocol, two providers of one, one model family under two names, and a provider whose protocol
-/// was changed.
+const SONNET: &str = "claude-sonnet-4-5-20250929";
+const AWS_SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+const NOVA: &str = "amazon.nova-2-lite-v1:0";
+const SONNET_FAMILY: &str = "claude-sonnet-4-5";
+
+/// Every protocol, several providers of one, one model family under two names, generations that take
+/// different things, and a provider whose protocol was changed.
 pub const MODELS: &[Asked] = &[
-    asked("anthropic", "large-4-20260101", ANTHROPIC, "large-4"),
-    asked("openai", "gen-5", RESPONSES, "gen-5"),
+    asked("anthropic", SONNET, ANTHROPIC, SONNET_FAMILY),
+    asked("openai", "gpt-5.4", RESPONSES, "gpt-5.4"),
     asked("local", "m1", CHAT, "m1"),
-    asked("anthropic", "large-4-latest", ANTHROPIC, "large-4"),
-    asked("proxy", "large-4-20260101", ANTHROPIC, "large-4"),
-    asked("openai", "gen-5-mini", RESPONSES, "gen-5-mini"),
-    asked("openai", "gen-5", CHAT, "gen-5"),
+    asked(
+        "google",
+        "gemini-3-pro-preview",
+        GEMINI,
+        "gemini-3-pro-preview",
+    ),
+    asked(
+        "anthropic",
+        "claude-sonnet-4-5-latest",
+        ANTHROPIC,
+        SONNET_FAMILY,
+    ),
+    asked("proxy", SONNET, ANTHROPIC, SONNET_FAMILY),
+    asked("anthropic", "claude-opus-5", ANTHROPIC, "claude-opus-5"),
+    asked("openai", "gpt-5.4-mini", RESPONSES, "gpt-5.4-mini"),
+    asked("openai", "gpt-5.4", CHAT, "gpt-5.4"),
+    asked(
+        "openrouter",
+        "anthropic/claude-sonnet-4.5",
+        CHAT,
+        "anthropic/claude-sonnet-4.5",
+    ),
+    asked("google", "gemini-2.5-pro", GEMINI, "gemini-2.5-pro"),
+    asked("vertex", "gemini-2.5-pro", GEMINI, "gemini-2.5-pro"),
+    asked("aws", AWS_SONNET, BEDROCK, AWS_SONNET),
+    asked("aws", NOVA, BEDROCK, NOVA),
 ];

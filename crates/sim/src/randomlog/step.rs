@@ -227,8 +227,14 @@ impl RandomLog {
                     return;
                 }
                 _ => {
-                    let kind = self.tape.of(&["cut", "context_overflow", "server"]);
-                    return self.fail(SessionError::new(kind, "the attempt failed"));
+                    let (kind, said) = self.tape.of(&[
+                        ("cut", "the attempt failed"),
+                        ("context_overflow", "the attempt failed"),
+                        ("server", "the attempt failed"),
+                        ("invalid_request", "Invalid `signature` in `thinking` block"),
+                        ("invalid_request", "Could not process image"),
+                    ]);
+                    return self.fail(SessionError::new(kind, said));
                 }
             }
         }
@@ -243,6 +249,8 @@ impl RandomLog {
             "cut" => self.promote_new(InputKind::Synthetic {
                 text: claim::CONTINUATION_AFTER_CUT.to_owned(),
             }),
+            // Tried again without what was refused.
+            _ if self.state.wants_step => {}
             _ => {
                 if let Some(execution) = self.state.turn.execution.clone() {
                     self.add(ExecutionFailed { execution, error });

@@ -1,7 +1,7 @@
 //! What a provider streams in a random session: mostly as its protocol wants, sometimes not.
 
-use super::Tape;
-use super::model::Asked;
+use super::model::{ANTHROPIC, Asked, GEMINI};
+use super::{Tape, native};
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::{ErrorClass, ProviderError, Usage};
 
@@ -17,14 +17,24 @@ const INPUTS: [&str; 8] = [
     "null",
 ];
 /// Few ids, so that they meet again within a step and across steps; some no vendor takes.
-const IDS: [&str; 7] = [
+const IDS: [&str; 9] = [
     "call_1",
     "call_2",
     "call_1_2",
     "call_1_a2",
     "toolu_01",
+    "",
     "id with space/é",
+    "Ab3dE6gH9",
     "x0123456789012345678901234567890123456789012345678901234567890123456789",
+];
+/// Ids of calls the provider runs itself.
+const HOSTED_IDS: [&str; 5] = [
+    "srvtoolu_0",
+    "srvtoolu_1",
+    "srvtoolu_2",
+    "srvtoolu_3",
+    "srvtoolu_4",
 ];
 const TEXTS: [&str; 6] = [
     "Done.",
@@ -101,17 +111,11 @@ impl Script<'_> {
         if self.tape.once_in(8) {
             return;
         }
-        let quoted = serde_json::Value::from(text.as_str());
         let number = self.number();
-        let native = match self.asked.protocol {
-            "anthropic-messages" if !text.trim().is_empty() && self.tape.once_in(3) => Some(
-                format!("{{\"type\":\"text\", \"text\":{quoted},\"citations\":[]}}"),
-            ),
-            "openai-responses" if !text.trim().is_empty() => Some(format!(
-                "{{\"type\":\"message\", \"id\":\"msg_{number}\",\"role\":\"assistant\",\"status\":\"completed\",\
-                 \"content\":[{{\"type\":\"output_text\",\"text\":{quoted},\"annotations\":[]}}]}}"
-            )),
-            _ => None,
+        let native = if self.is(GEMINI) && text.is_empty() && self.tape.once_in(2) {
+            Some(native::picture(number))
+        } else {
+            native::text(self.tape, self.asked, number, &text)
         };
         self.push(ProviderEvent::TextEnd { id, native });
     }
@@ -120,41 +124,39 @@ impl Script<'_> {
         // Numbered from zero like the texts.
         let id = format!("t{n}");
         self.push(ProviderEvent::ReasoningStart { id: id.clone() });
-        self.push(ProviderEvent::ReasoningDelta {
-            id: id.clone(),
-            text: "hm".to_owned(),
-        });
+        let number = self.number();
+        let (text, native) = native::reasoning(self.tape, self.asked, number);
+        if !text.is_empty() {
+            self.push(ProviderEvent::ReasoningDelta {
+                id: id.clone(),
+                text: text.to_owned(),
+            });
+        }
         if self.tape.once_in(6) {
             return;
         }
-        let number = self.number();
-        let native = match (self.asked.protocol, self.tape.pick(4)) {
-            (_, 3) => None,
-            ("anthropic-messages", 2) => Some(format!(
-                "{{\"data\":\"sealed{number}\",\"type\":\"redacted_thinking\"}}"
-            )),
-            ("anthropic-messages", _) => Some(format!(
-                "{{\"type\":\"thinking\",\"thinking\":\"h\\u006d\", \"signature\":\"sig{number}\"}}"
-            )),
-            ("openai-responses", _) => Some(format!(
-                "{{\"id\":\"rs_{number}\",\"type\":\"reasoning\", \"summary\":[],\"encrypted_content\":\"e{number}\"}}"
-            )),
-            _ => Some("{\"field\":\"reasoning_content\"}".to_owned()),
-        };
         self.push(ProviderEvent::ReasoningEnd { id, native });
     }
 
-    fn call_id(&mut self) -> Option<String> {
-        let id = self.tape.of(&IDS).to_owned();
-        if self.used.contains(&id) {
-            return None;
+    /// The id of a call in this stream, and the one its vendor gave it: a decoder renames what it has had.
+    fn call_id(&mut self) -> (String, String) {
+        let vendor = self.tape.of(&IDS).to_owned();
+        let mut id = if vendor.is_empty() {
+            format!("call_{}", self.number())
+        } else {
+            vendor.clone()
+        };
+        let mut n = 2;
+        while self.used.contains(&id) {
+            id = format!("{vendor}_{n}");
+            n += 1;
         }
         self.used.push(id.clone());
-        Some(id)
+        (id, vendor)
     }
 
     fn call(&mut self) {
-        let Some(id) = self.call_id() else { return };
+        let (id, vendor) = self.call_id();
         let name = self.tape.of(&TOOLS).to_owned();
         let input = self.tape.of(&INPUTS).to_owned();
         if self.tape.pick(3) != 0 {
@@ -176,17 +178,7 @@ impl Script<'_> {
             });
         }
         let number = self.number();
-        let native = self.is("openai-responses").then(|| {
-            let (id, name, input) = (
-                serde_json::Value::from(id.as_str()),
-                serde_json::Value::from(name.as_str()),
-                serde_json::Value::from(input.as_str()),
-            );
-            format!(
-                "{{\"type\":\"function_call\", \"id\":\"fc_{number}\",\"call_id\":{id},\"name\":{name},\
-                 \"arguments\":{input},\"status\":\"completed\"}}"
-            )
-        });
+        let native = native::call(self.tape, self.asked, number, (&vendor, &name, &input));
         self.called = true;
         self.push(ProviderEvent::ToolCall {
             id,
@@ -199,36 +191,20 @@ impl Script<'_> {
 
     fn hosted(&mut self) {
         let number = self.number();
-        let id = format!("srvtoolu_{}", number % 5);
+        let id = self.tape.of(&HOSTED_IDS).to_owned();
         if self.used.contains(&id) {
             return;
         }
         self.used.push(id.clone());
-        let (call, result) = match self.asked.protocol {
-            "anthropic-messages" => (
-                Some(format!(
-                    "{{\"type\":\"server_tool_use\",\"id\":\"{id}\", \"name\":\"web_search\",\"input\":{{}}}}"
-                )),
-                Some(format!(
-                    "{{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"{id}\", \"content\":[]}}"
-                )),
-            ),
-            "openai-responses" => (
-                Some(format!(
-                    "{{\"type\":\"web_search_call\", \"id\":\"ws_{number}\",\"status\":\"completed\"}}"
-                )),
-                None,
-            ),
-            _ => (None, None),
-        };
+        let hosted = native::hosted_call(self.tape, self.asked, number, &id);
         self.push(ProviderEvent::ToolCall {
             id: id.clone(),
-            name: "web_search".to_owned(),
-            input: "{}".to_owned(),
+            name: hosted.name.to_owned(),
+            input: hosted.input.to_owned(),
             executed: true,
-            native: call,
+            native: hosted.call,
         });
-        if self.tape.once_in(4) {
+        if !hosted.whole && self.tape.once_in(4) {
             // Left open: the stream is cut, or the turn is paused.
             return;
         }
@@ -238,26 +214,16 @@ impl Script<'_> {
             id,
             text,
             is_error,
-            native: result,
+            native: hosted.result,
         });
     }
 
     fn opaque(&mut self) {
         let number = self.number();
-        let native = match self.asked.protocol {
-            "anthropic-messages" if self.tape.once_in(2) => format!(
-                "{{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srvtoolu_{}\", \"content\":[]}}",
-                number % 5
-            ),
-            "anthropic-messages" => {
-                format!("{{\"type\":\"container_upload\", \"file_id\":\"f{number}\"}}")
-            }
-            "openai-responses" => format!(
-                "{{\"type\":\"mcp_list_tools\", \"id\":\"mcpl_{number}\",\"server_label\":\"s\",\"tools\":[]}}"
-            ),
-            _ => return,
-        };
-        self.push(ProviderEvent::Opaque { native });
+        let answers = self.tape.of(&HOSTED_IDS);
+        if let Some(native) = native::opaque(self.tape, self.asked, number, answers) {
+            self.push(ProviderEvent::Opaque { native });
+        }
     }
 
     /// What no stream may do.
@@ -293,7 +259,7 @@ impl Script<'_> {
             8 => ProviderEvent::Error(ProviderError::new(ErrorClass::Overloaded, "overloaded")),
             9 => return,
             7 => self.finish(Finish::Length, usage),
-            6 if self.is("anthropic-messages") => self.finish(Finish::Pause, usage),
+            6 if self.is(ANTHROPIC) => self.finish(Finish::Pause, usage),
             _ if self.called => self.finish(Finish::ToolCalls, usage),
             _ => self.finish(Finish::Stop, usage),
         };
