@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Event, Incarnation, MessageId, ModelRef, SessionId};
 use tenure_engine::{Client, NewSession, Prompt, SystemEnvironment};
 use tenure_scripted::{Handle, Script, ScriptedModel};
+use tenure_server::{ClusterSecret, HttpPeers};
 use tenure_store::{NodeRow, SessionQuery, SessionState, Store};
 use tenure_tools::permission::Rules;
 
@@ -21,6 +22,8 @@ use tenure_tools::permission::Rules;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The pause between two looks at something that nobody announces.
 const LOOK: Duration = Duration::from_millis(10);
+/// What stands between a node's address and the machine it means.
+const MACHINE: &str = "#machine=";
 /// Events read at once.
 const PAGE: usize = 5_000;
 
@@ -133,6 +136,25 @@ impl Fleet {
             folder,
             mark,
         })
+    }
+
+    /// A client that calls the nodes directly, as the program's commands do, beside what the store tells them.
+    ///
+    /// # Errors
+    /// The store keeps no secret for calls between nodes, or no node runs.
+    pub async fn direct_client(&self) -> Result<Client> {
+        let secret = self.store().cluster_secret().await?;
+        let secret = secret.context("the store has no secret for calls between nodes")?;
+        let secret = <[u8; 32]>::try_from(secret).ok().context("32 bytes")?;
+        let addresses = self.store().nodes().await?.into_iter();
+        let machine = addresses
+            .filter_map(|node| Some(node.address?.split_once(MACHINE)?.1.to_owned()))
+            .next()
+            .context("no node names its machine")?;
+        let peers = HttpPeers::new(ClusterSecret::new(secret), &machine)?;
+        let store = Arc::clone(self.store());
+        let env = Arc::new(SystemEnvironment);
+        Ok(Client::with_peers(store, env, Arc::new(peers)))
     }
 
     /// A client of the store that goes past all proxies.

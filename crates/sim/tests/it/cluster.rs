@@ -3,6 +3,7 @@
 //! Each scenario is written once, for any store, and run on each.
 
 mod database;
+mod direct;
 mod restarts;
 mod silence;
 mod takeovers;
@@ -15,6 +16,13 @@ use tenure_sim::cluster::{Fleet, Ground, Lease, Overlaps, Setup};
 
 /// A busy machine may be slow; it is never this slow.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// So many sessions, or as many as `TENURE_FLEET_SESSIONS` says: figures are taken with more than a test needs.
+fn sessions(usually: usize) -> usize {
+    std::env::var("TENURE_FLEET_SESSIONS").map_or(usually, |given| {
+        given.parse().expect("TENURE_FLEET_SESSIONS is a number")
+    })
+}
 
 /// Nodes with the product's own lease.
 async fn fleet(nodes: usize, ground: Ground, work: Work) -> Fleet {

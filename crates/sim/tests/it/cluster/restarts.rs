@@ -1,6 +1,6 @@
 //! A deploy: nodes are told to end one after another and started again, under work that does not stop.
 
-use super::{PATIENCE, Work, all_stream, count, ends_well, fleet};
+use super::{PATIENCE, Work, all_stream, count, ends_well, fleet, sessions};
 use tenure_sim::cluster::{Gaps, Ground, Overlaps};
 use tenure_testbed::postgres_or_skip;
 
@@ -61,7 +61,7 @@ async fn real_a_rolling_restart_loses_nothing_and_repeats_nothing_on_one_file() 
 async fn real_a_rolling_restart_loses_nothing_and_repeats_nothing() {
     let server = postgres_or_skip!();
     let ground = Ground::postgres(server.database().unwrap());
-    let gaps = rolling_restart(ground, 3, 12).await;
+    let gaps = rolling_restart(ground, 3, sessions(12)).await;
     assert!(gaps.percentile(50) <= HANDED, "{gaps}");
 }
 

@@ -61,6 +61,30 @@ async fn real_sessions_of_a_killed_node_go_on_at_once() {
     is_soon(&killed_owner(ground, 12, STEPS).await);
 }
 
+/// Two of three nodes at the same moment: neither death waits for the other to be noticed, nor for a lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn real_sessions_of_two_nodes_killed_at_once_go_on_at_the_third() {
+    let server = postgres_or_skip!();
+    let ground = Ground::postgres(server.database().unwrap());
+    let mut fleet = fleet(3, ground, STEPS).await;
+    let all = fleet.busy(12).await.unwrap();
+    all_stream(&fleet, &all).await;
+    let mut of_victims = fleet.owned_by(0).await.unwrap();
+    of_victims.extend(fleet.owned_by(1).await.unwrap());
+    let at = fleet.node(0).kill().unwrap();
+    fleet.node(1).kill().unwrap();
+    ends_well(&fleet, Overlaps::Forbidden).await;
+    let logs = fleet.logs().await.unwrap();
+    let open = of_victims
+        .iter()
+        .map(|session| &logs[session][..])
+        .filter(|log| log.last().is_some_and(|last| last.created_ms > at));
+    let gaps = Gaps::to_next_owner(open.collect::<Vec<&[Event]>>(), at);
+    println!("two of three nodes killed, to the first event elsewhere: {gaps}");
+    assert!(!gaps.is_empty());
+    is_soon(&gaps);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn real_two_hundred_streaming_sessions_outlive_their_node() {
     let server = postgres_or_skip!();
