@@ -127,7 +127,11 @@ mod tests {
     fn files_are_told_by_their_content() {
         let png = attach("a.txt", b"\x89PNG\r\n\x1a\n....").unwrap();
         assert_eq!(
-            (png.media_type.as_str(), size(&png), check(&[png.clone()])),
+            (
+                png.media_type.as_str(),
+                size(&png),
+                check(std::slice::from_ref(&png))
+            ),
             ("image/png", 12, Ok(()))
         );
         for (bytes, kind) in [

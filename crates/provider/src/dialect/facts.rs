@@ -11,6 +11,10 @@ pub(crate) struct Facts {
     /// Domains it is recognised by, themselves and everything below them.
     pub hosts: &'static [&'static str],
     /// How the key travels.
+    #[cfg_attr(
+        not(feature = "client"),
+        allow(dead_code, reason = "only a client sends keys")
+    )]
     pub auth: Auth,
     /// The field that limits the output.
     pub limit: Limit,
