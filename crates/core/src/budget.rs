@@ -2,8 +2,9 @@
 //!
 //! [`Ledger`] is a part of the session's fold. It keeps what the sums leave out: requests whose cost nobody knows. They
 //! are never taken as free. A request whose end was lost (a crash, a broken connection) counts as the most it can have
-//! taken, recorded before it was sent; one whose price was unknown is priced by what is known now, or refuses to be
-//! counted. [`Ledger::check`] says whether one more request may be sent; it is asked at every boundary, before a retry
+//! taken, recorded before it was sent, even if it had reported some tokens: those are a lower bound. One whose price was
+//! unknown is priced by what is known now, or refuses to be counted; so does one in which the provider ran tools of its
+//! own, whose fees no price of tokens tells. [`Ledger::check`] says whether one more request may be sent; it is asked at every boundary, before a retry
 //! and before a compaction's request, so a limit is crossed by the request under way at most.
 
 use crate::error::{ProviderError, SessionError};
@@ -11,6 +12,7 @@ use crate::event::EventBody;
 use crate::event::body::{AtMost, Limits};
 use crate::model::ModelRef;
 use crate::price::{Price, dollars};
+use crate::provider::Finish;
 use crate::session::Totals;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,9 @@ pub struct Ledger {
     lost_cost: u64,
     /// Requests whose usage was lost, and of which nobody can say what they took.
     boundless: u64,
+    /// Requests in which the provider ran tools for fees nobody knows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    feeless: u64,
     /// Usage without a price, by model.
     unpriced: Vec<Unpriced>,
     /// The request under way. None at a boundary, where checkpoints are made.
@@ -50,6 +55,20 @@ struct Unpriced {
 struct Open {
     model: ModelRef,
     at_most: Option<AtMost>,
+    /// The provider ran a tool of its own.
+    hosted: bool,
+}
+
+/// What is known of a request that is over.
+struct End<'a> {
+    usage: Option<&'a Usage>,
+    cost: Option<u64>,
+    /// The answer was heard to its end, so its usage is all of it.
+    whole: bool,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Why no further request may be sent.
@@ -75,6 +94,11 @@ pub enum OverBudget {
     NoCost {
         /// Such requests.
         requests: u64,
+    },
+    /// There is a limit on cost, and the model's provider may run tools of its own, for fees that are not known.
+    Fees {
+        /// The model.
+        model: ModelRef,
     },
     /// The limit on tokens is reached.
     Tokens {
@@ -105,9 +129,26 @@ impl Ledger {
         match body {
             EventBody::AttemptStarted(e) => self.begin(&e.model, e.at_most),
             EventBody::CompactionStarted(e) => self.begin(&e.model, e.at_most),
-            EventBody::AttemptEnded(e) => self.end(e.usage.as_ref(), e.cost),
-            EventBody::CompactionEnded(e) => self.end(e.usage.as_ref(), e.cost),
-            EventBody::CompactionFailed(e) => self.end(e.usage.as_ref(), e.cost),
+            EventBody::ToolCalled(e) if e.executed => {
+                if let Some(open) = &mut self.open {
+                    open.hosted = true;
+                }
+            }
+            EventBody::AttemptEnded(e) => self.end(End {
+                usage: e.usage.as_ref(),
+                cost: e.cost,
+                whole: e.finish != Finish::Error,
+            }),
+            EventBody::CompactionEnded(e) => self.end(End {
+                usage: e.usage.as_ref(),
+                cost: e.cost,
+                whole: true,
+            }),
+            EventBody::CompactionFailed(e) => self.end(End {
+                usage: e.usage.as_ref(),
+                cost: e.cost,
+                whole: false,
+            }),
             EventBody::SessionForked(_) => {
                 // A request that was open where the parent was cut is the parent's.
                 self.open = None;
@@ -118,33 +159,45 @@ impl Ledger {
 
     fn begin(&mut self, model: &ModelRef, at_most: Option<AtMost>) {
         let model = model.clone();
-        self.open = Some(Open { model, at_most });
+        self.open = Some(Open {
+            model,
+            at_most,
+            hosted: false,
+        });
     }
 
-    fn end(&mut self, usage: Option<&Usage>, cost: Option<u64>) {
+    fn end(&mut self, end: End<'_>) {
         let open = self.open.take();
-        match (usage, cost, open) {
-            (Some(_), Some(_), _) => {}
-            (Some(usage), None, Some(open)) => {
+        if end.usage.is_some() && end.cost.is_some() {
+            return;
+        }
+        let Some(open) = open else {
+            self.boundless += 1;
+            return;
+        };
+        match (end.usage, open.at_most) {
+            (Some(_), _) if end.whole && open.hosted => self.feeless += 1,
+            (Some(usage), _) if end.whole => {
                 self.without_price(open.model, usage.prompt(), usage.output);
             }
-            (
-                None,
-                _,
-                Some(Open {
-                    model,
-                    at_most: Some(most),
-                }),
-            ) => {
-                self.lost += 1;
-                let tokens = most.prompt.saturating_add(most.output);
-                self.lost_tokens = self.lost_tokens.saturating_add(tokens);
-                match most.cost {
-                    Some(cost) => self.lost_cost = self.lost_cost.saturating_add(cost),
-                    None => self.without_price(model, most.prompt, most.output),
-                }
-            }
-            (None, _, _) | (Some(_), None, None) => self.boundless += 1,
+            (heard, Some(most)) => self.lose(open.model, most, heard),
+            (_, None) => self.boundless += 1,
+        }
+    }
+
+    /// Counts a request whose end was lost as the most it can have taken, or as what it is known to have taken if that
+    /// is more. `heard` is in the session's sums already.
+    fn lose(&mut self, model: ModelRef, most: AtMost, heard: Option<&Usage>) {
+        self.lost += 1;
+        let heard = heard.copied().unwrap_or_default();
+        let prompt = most.prompt.max(heard.prompt());
+        let output = most.output.max(heard.output);
+        let unheard = prompt.saturating_add(output).saturating_sub(heard.total());
+        self.lost_tokens = self.lost_tokens.saturating_add(unheard);
+        let within = prompt == most.prompt && output == most.output;
+        match most.cost.filter(|_| within) {
+            Some(cost) => self.lost_cost = self.lost_cost.saturating_add(cost),
+            None => self.without_price(model, prompt, output),
         }
     }
 
@@ -232,8 +285,8 @@ impl Ledger {
                 limit,
             });
         }
-        if self.boundless > 0 {
-            let requests = self.boundless;
+        let requests = self.boundless.saturating_add(self.feeless);
+        if requests > 0 {
             return Err(OverBudget::NoCost { requests });
         }
         let priceless = priceless.or_else(|| price(model).is_none().then(|| model.clone()));
@@ -298,6 +351,12 @@ impl fmt::Display for OverBudget {
                 "There is a limit on cost, and what {} of this session cost can no longer be known, so it cannot be \
                  kept. Limit tokens or time instead (--max-cost none), or go on in a new session.",
                 requests_words(*requests)
+            ),
+            Self::Fees { model } => write!(
+                f,
+                "There is a limit on cost, and {model} may use tools that its provider runs for fees of their own, \
+                 which are not known, so it cannot be kept. Take `hosted` out of the model's configuration, or \
+                 limit tokens or time instead (--max-cost none --max-tokens N)."
             ),
             Self::Tokens {
                 used,

@@ -84,6 +84,10 @@ impl ErrorClass {
     }
 }
 
+/// The code of a [`ProviderError`] for a response longer than any answer is: it is not asked for again, however much its
+/// class would allow it.
+pub const RESPONSE_TOO_LONG: &str = "response_too_long";
+
 /// A provider's error, without any secret. Durable in `attempt.ended`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]

@@ -101,7 +101,8 @@ pub struct Rates {
     pub cache_read: Option<Rate>,
     /// Tokens written to the provider's cache; the input price when absent.
     pub cache_write: Option<Rate>,
-    /// Tokens written to be kept for an hour; the price of other writes when absent.
+    /// Tokens written to be kept for an hour. When absent: twice the input price where writes have a price, which is
+    /// what vendors take, and else the input price.
     pub cache_write_long: Option<Rate>,
 }
 
@@ -134,14 +135,22 @@ impl Rates {
             self.reasoning.unwrap_or(self.output).of(reasoning),
             self.cache_read.unwrap_or(self.input).of(usage.cache_read),
             write.of(usage.cache_write - long),
-            self.cache_write_long.unwrap_or(write).of(long),
+            self.long_write().of(long),
         ];
         parts.into_iter().fold(0, u128::saturating_add)
     }
 
+    fn long_write(&self) -> Rate {
+        let usual = || match self.cache_write {
+            Some(write) => write.max(Rate::from_pico(self.input.pico().saturating_mul(2))),
+            None => self.input,
+        };
+        self.cache_write_long.unwrap_or_else(usual)
+    }
+
     /// The dearest of what a prompt's token may cost.
     fn dearest_input(&self) -> Rate {
-        let others = [self.cache_read, self.cache_write, self.cache_write_long];
+        let others = [self.cache_read, self.cache_write, Some(self.long_write())];
         others.into_iter().flatten().fold(self.input, Rate::max)
     }
 
@@ -318,6 +327,19 @@ mod tests {
         price.tiers.clear();
         // 3 + 15 + 60 dollars, 3 + 37.5 + 120 microdollars.
         assert_eq!(price.micro_dollars(&usage), 78_000_161);
+    }
+
+    #[test]
+    fn a_write_for_an_hour_without_a_price_of_its_own_is_no_cheaper_than_vendors_take() {
+        let mut usage = Usage::from_net(0, 0, 1_000_000, 0, 0);
+        usage.cache_write_long = 1_000_000;
+        let mut price = sonnet();
+        price.tiers.clear();
+        price.base.cache_write_long = None;
+        assert_eq!(price.micro_dollars(&usage), 6_000_000);
+        assert_eq!(price.at_most(1_000_000, 0), 6_000_000);
+        price.base.cache_write = None;
+        assert_eq!(price.micro_dollars(&usage), 3_000_000);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whether and when a failed attempt is made again.
 
-use crate::error::{ErrorClass, ProviderError};
+use crate::error::{ErrorClass, ProviderError, RESPONSE_TOO_LONG};
 
 /// Limits of retrying. The defaults are design §7's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl RetryPolicy {
         if error.class == ErrorClass::Quota {
             return Retry::GiveUp(asked.map(available_again));
         }
-        if !error.class.retryable() {
+        if !error.class.retryable() || error.code.as_deref() == Some(RESPONSE_TOO_LONG) {
             return Retry::GiveUp(None);
         }
         if failed > self.max_retries {
@@ -109,6 +109,15 @@ mod tests {
             };
             assert!((1_600..=2_400).contains(&ms), "{ms}");
         }
+    }
+
+    #[test]
+    fn an_endless_response_is_not_asked_for_again() {
+        let mut endless = error(ErrorClass::Protocol, None);
+        let policy = RetryPolicy::default();
+        assert!(matches!(policy.decide(&endless, 1, 7), Retry::After(_)));
+        endless.code = Some(RESPONSE_TOO_LONG.to_owned());
+        assert_eq!(policy.decide(&endless, 1, 7), Retry::GiveUp(None));
     }
 
     #[test]

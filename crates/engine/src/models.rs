@@ -46,6 +46,11 @@ impl Models {
         self.catalogue.lookup(model).price
     }
 
+    /// May the model's provider run tools of its own, for fees beside the price of the tokens?
+    pub fn has_fees(&self, model: &ModelRef) -> bool {
+        !self.catalogue.lookup(model).asks.hosted.is_empty()
+    }
+
     /// The model, if this process can ask it.
     ///
     /// # Errors

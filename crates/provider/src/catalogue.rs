@@ -126,7 +126,7 @@ impl ModelInfo {
         let (price, price_from) = first(
             declared.price,
             (
-                refreshed.and_then(|e| e.price.clone()),
+                refreshed.and_then(|e| completed(e, built_in)),
                 built_in.and_then(|e| e.price.clone()),
             ),
         );
@@ -162,6 +162,18 @@ impl ModelInfo {
     pub fn most_output(&self) -> Option<u64> {
         self.limits.output.or(self.limits.context)
     }
+}
+
+/// A refreshed price. The table it is from has no price of writes for an hour: the built-in one stays, as long as the
+/// price it goes with does.
+fn completed(refreshed: &Entry, built_in: Option<&Entry>) -> Option<Price> {
+    let mut price = refreshed.price.clone()?;
+    let known = built_in.and_then(|entry| entry.price.as_ref());
+    if let Some(known) = known.filter(|known| known.base.input == price.base.input) {
+        let long = &mut price.base.cache_write_long;
+        *long = long.or(known.base.cache_write_long);
+    }
+    Some(price)
 }
 
 fn first<T>(declared: Option<T>, tables: (Option<T>, Option<T>)) -> (Option<T>, Origin) {

@@ -19,6 +19,11 @@ use tenure_core::provider::ProviderEvent;
 
 /// Largest single event. Generated images arrive whole in one event; text never comes near this.
 const EVENT_LIMIT: usize = 32 * 1024 * 1024;
+/// Most that one response may say: text, thoughts, calls, and the vendor's own JSON of them. The longest answer a model
+/// can give is a hundredth of it; what is left is for generated images.
+const RESPONSE_LIMIT: usize = 64 * 1024 * 1024;
+/// A body may be so many times as long as what it says: vendors wrap each token into an event.
+const WRAPPING: usize = 8;
 
 /// A protocol's way from the bytes of a body to events: its reader and its machine in one.
 trait Body: Send {
@@ -40,6 +45,8 @@ trait Body: Send {
 pub struct Decoder {
     body: Box<dyn Body>,
     sink: Sink,
+    /// Bytes of the body that may still come. What a machine keeps to itself until a block ends is bounded by them.
+    left: usize,
 }
 
 impl Decoder {
@@ -50,6 +57,12 @@ impl Decoder {
 
     /// As [`Decoder::new`], with an own limit in bytes for a single event.
     pub fn with_limit(protocol: Protocol, limit: usize) -> Self {
+        Self::with_limits(protocol, limit, RESPONSE_LIMIT)
+    }
+
+    /// As [`Decoder::new`], with own limits in bytes, for a single event and for all that one response says. The body
+    /// around it may be eight times as long as that.
+    pub fn with_limits(protocol: Protocol, limit: usize, response: usize) -> Self {
         let body: Box<dyn Body> = match protocol {
             Protocol::OpenaiChat => Box::new(OverSse::new(chat::Chat::default(), limit)),
             Protocol::OpenaiResponses => {
@@ -66,14 +79,21 @@ impl Decoder {
         };
         Self {
             body,
-            sink: Sink::default(),
+            sink: Sink::new(response),
+            left: response.saturating_mul(WRAPPING),
         }
     }
 
     /// Feeds bytes as they came and gives the events they complete; none once the stream has ended.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<ProviderEvent> {
         if !self.sink.ended() {
-            self.body.feed(bytes, &mut self.sink);
+            match self.left.checked_sub(bytes.len()) {
+                Some(left) => {
+                    self.left = left;
+                    self.body.feed(bytes, &mut self.sink);
+                }
+                None => self.sink.too_long(),
+            }
         }
         self.sink.take()
     }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
+use serde::Deserialize;
 use std::pin::Pin;
 use tenure_core::error::ProviderError;
 use tenure_core::provider::ProviderEvent;
@@ -26,6 +27,42 @@ pub struct Encoded {
     pub hash: String,
     /// The model asked, as its provider names it: some protocols put it into the URL and not into the body.
     pub model: String,
+}
+
+impl Encoded {
+    /// The most tokens the body allows the answer to have, as it says it in its protocol's words. It may be more than
+    /// the request asked for: some vendors want a number, and get one.
+    pub fn output_allowed(&self) -> Option<u64> {
+        let said: Allowed = serde_json::from_slice(&self.body).ok()?;
+        let deep = said.generation_config.or(said.inference_config);
+        [
+            said.max_tokens,
+            said.max_completion_tokens,
+            said.max_output_tokens,
+            deep.and_then(|deep| deep.tokens),
+        ]
+        .into_iter()
+        .flatten()
+        .max()
+    }
+}
+
+/// Where the protocols say how long an answer may be.
+#[derive(Deserialize)]
+struct Allowed {
+    max_tokens: Option<u64>,
+    max_completion_tokens: Option<u64>,
+    max_output_tokens: Option<u64>,
+    #[serde(rename = "generationConfig")]
+    generation_config: Option<Deep>,
+    #[serde(rename = "inferenceConfig")]
+    inference_config: Option<Deep>,
+}
+
+#[derive(Deserialize)]
+struct Deep {
+    #[serde(alias = "maxOutputTokens", alias = "maxTokens")]
+    tokens: Option<u64>,
 }
 
 /// Names one attempt to the endpoint, so that its logs and ours can be joined, and so that an endpoint

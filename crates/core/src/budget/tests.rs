@@ -196,6 +196,71 @@ fn what_had_no_price_is_priced_when_there_is_one_and_refused_before() {
     }
 }
 
+fn cut(usage: Option<Usage>) -> EventBody {
+    let EventBody::AttemptEnded(mut end) = ended(usage, None) else {
+        unreachable!("made as one")
+    };
+    end.finish = Finish::Error;
+    end.into()
+}
+
+#[test]
+fn what_a_cut_answer_reported_is_a_lower_bound() {
+    // 1,000 and 100 at most; 900 and a placeholder of 1 were said.
+    let state = fold(vec![started("m", most(Some(2_000))), cut(used(900, 1))]);
+    assert_eq!(state.totals.usage.total(), 901);
+    assert!(state.totals.incomplete);
+    assert_eq!(check(&state, &cost(2_001), unknown_of_others), Ok(()));
+    assert!(check(&state, &cost(2_000), known).is_err());
+    assert_eq!(check(&state, &tokens(1_101), known), Ok(()));
+    assert!(check(&state, &tokens(1_100), known).is_err());
+}
+
+fn unknown_of_others(of: &ModelRef) -> Option<Price> {
+    (of == &model("m")).then(price)
+}
+
+#[test]
+fn a_cut_answer_that_took_more_than_was_thought_counts_as_what_it_took() {
+    let state = fold(vec![started("m", most(Some(2_000))), cut(used(5_000, 10))]);
+    // 5,000 in and 100 out.
+    assert_eq!(check(&state, &cost(6_001), known), Ok(()));
+    assert!(check(&state, &cost(6_000), known).is_err());
+    assert_eq!(check(&state, &tokens(5_101), known), Ok(()));
+    assert!(check(&state, &tokens(5_100), known).is_err());
+    let boundless = fold(vec![started("m", None), cut(used(5, 1))]);
+    assert_eq!(
+        check(&boundless, &tokens(1_000), known),
+        Err(OverBudget::NoUsage { requests: 1 })
+    );
+}
+
+#[test]
+fn fees_of_a_providers_own_tools_are_not_taken_as_nothing() {
+    let search = ToolCalled {
+        message: message(),
+        part: 0,
+        attempt: 1,
+        call: crate::id::CallId::new("srv"),
+        name: "web_search".to_owned(),
+        input: "{}".to_owned(),
+        executed: true,
+        native: None,
+    };
+    let state = fold(vec![
+        started("m", most(Some(2_000))),
+        search.into(),
+        ended(used(10, 5), None),
+    ]);
+    assert_eq!(
+        check(&state, &cost(1_000_000), known),
+        Err(OverBudget::NoCost { requests: 1 })
+    );
+    assert_eq!(check(&state, &tokens(16), known), Ok(()));
+    let json = serde_json::to_string(&state.ledger).unwrap();
+    assert_eq!(serde_json::from_str::<Ledger>(&json).unwrap(), state.ledger);
+}
+
 #[test]
 fn what_nobody_can_know_any_more_is_never_taken_as_nothing() {
     let state = fold(vec![started("m", None), ended(None, None)]);

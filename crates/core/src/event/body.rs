@@ -442,9 +442,10 @@ data! {
         finish: Finish,
         /// The provider's own word.
         #[serde(default, skip_serializing_if = "Option::is_none")] raw_finish: Option<String>,
-        /// Tokens; none when the attempt's cost is unknown.
+        /// Tokens; none when they are unknown. A lower bound when `finish` is `error` and there is no cost.
         #[serde(default, skip_serializing_if = "Option::is_none")] usage: Option<Usage>,
-        /// Cost in millionths of a US dollar; none when the price or the usage is unknown.
+        /// Cost in millionths of a US dollar; none when the price or the usage is unknown, when the answer was cut, or
+        /// when the provider ran tools of its own, whose fees nobody tells.
         #[serde(default, skip_serializing_if = "Option::is_none")] cost: Option<u64>,
         /// What went wrong.
         #[serde(default, skip_serializing_if = "Option::is_none")] error: Option<ProviderError>,

@@ -642,9 +642,15 @@ impl Publisher {
         let free = (self.usage.is_none() && !self.has_content())
             .then(|| error.as_ref().and_then(refused))
             .flatten();
+        // Without its finish the tokens said so far are a lower bound (some vendors begin with a placeholder), and what
+        // the provider's own tools cost beside the tokens is not known.
+        let known = self.finish.is_some() && !self.calls.values().any(|call| call.executed);
         let (usage, cost) = match free {
             Some((usage, cost)) => (Some(usage), Some(cost)),
-            None => (self.usage, self.usage.as_ref().and_then(price)),
+            None => (
+                self.usage,
+                self.usage.as_ref().filter(|_| known).and_then(price),
+            ),
         };
         out.durable.push(
             AttemptEnded {

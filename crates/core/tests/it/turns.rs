@@ -120,6 +120,15 @@ fn hosted_calls_are_never_run_here() {
     journal.end();
     assert_snapshot!(turn(&journal));
     assert!(!journal.state.wants_step);
+    assert_eq!(costs(&journal), [None], "its fees are not known");
+}
+
+fn costs(journal: &Journal) -> Vec<Option<u64>> {
+    let costs = journal.events.iter().filter_map(|event| match &event.body {
+        EventBody::AttemptEnded(ended) => Some(ended.cost),
+        _ => None,
+    });
+    costs.collect()
 }
 
 #[test]
@@ -152,6 +161,9 @@ fn a_cut_stream_is_superseded_and_the_step_keeps_its_message() {
         (step.attempts, step.usage.input, step.usage.output),
         (2, 20, 6)
     );
+    // What the cut attempt had reported is a lower bound: it has no cost, and the sum says so.
+    assert_eq!(costs(&journal), [None, Some(5)]);
+    assert!(step.incomplete);
     let request = format!("{:?}", journal.request().messages);
     assert!(!request.contains("Half"), "{request}");
 }

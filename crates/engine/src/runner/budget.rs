@@ -18,9 +18,12 @@ use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::SessionId;
+use tenure_core::request::{Request, RequestMessage, UserPart};
 use tenure_provider::Encoded;
 use tenure_store::ReadError;
 
+/// The most tokens of one image: the dearest rule known counts some 50,000 for a large one.
+const IMAGE_AT_MOST: u64 = 65_536;
 /// Events read at once when a limit is looked up again.
 const PAGE: usize = 512;
 /// The wait before a limit is looked up again while the store is away.
@@ -36,7 +39,15 @@ impl Runner {
             .state
             .ledger
             .check(limits, totals, &settings.model, price);
-        checked.err().map(|over| SessionError::from(&over))
+        if let Err(over) = checked {
+            return Some(SessionError::from(&over));
+        }
+        let model = &settings.model;
+        let fees = limits.max_cost.is_some() && self.shared.models.has_fees(model);
+        fees.then(|| {
+            let model = model.clone();
+            SessionError::from(&OverBudget::Fees { model })
+        })
     }
 
     /// As [`Runner::over_budget`] in the middle of a step or of compactions: the fold is brought up to the head first.
@@ -66,15 +77,21 @@ impl Runner {
         self.fail(error).await
     }
 
-    /// The most that a request can take, for when its end is lost. Text has no more tokens than bytes.
-    pub(super) fn at_most(model: &Model, encoded: &Encoded, asked: Option<u64>) -> Option<AtMost> {
-        let output = asked.or(model.info.most_output())?;
-        let bytes = encoded.body.len() as u64;
-        let prompt = model
-            .info
-            .limits
-            .context
-            .map_or(bytes, |window| bytes.min(window));
+    /// The most that a request can take, for when its end is lost; none when nothing bounds it.
+    pub(super) fn at_most(model: &Model, encoded: &Encoded, request: &Request) -> Option<AtMost> {
+        // A provider that runs tools asks its model again for each of their results.
+        if !request.hosted_tools.is_empty() {
+            return None;
+        }
+        let output = encoded
+            .output_allowed()
+            .or(request.max_output)
+            .or(model.info.most_output())?;
+        let window = model.info.limits.context;
+        let prompt = match prompt_at_most(encoded, request) {
+            Some(bound) => window.map_or(bound, |window| bound.min(window)),
+            None => window?,
+        };
         let price = model.info.price.as_ref();
         Some(AtMost {
             prompt,
@@ -95,6 +112,27 @@ impl Runner {
         };
         watch.wait()
     }
+}
+
+/// The most tokens of a request's prompt by what is sent: text has no more of them than bytes. None where that says
+/// nothing: a small document can hold any number of pages.
+fn prompt_at_most(encoded: &Encoded, request: &Request) -> Option<u64> {
+    let mut most = encoded.body.len() as u64;
+    for message in &request.messages {
+        let RequestMessage::User { parts } = message else {
+            continue;
+        };
+        for part in parts {
+            match part {
+                UserPart::Text(_) => {}
+                UserPart::Media(media) if media.media_type.starts_with("image/") => {
+                    most = most.saturating_add(IMAGE_AT_MOST);
+                }
+                UserPart::Media(_) => return None,
+            }
+        }
+    }
+    Some(most)
 }
 
 /// Watches the time of one execution.
@@ -159,5 +197,47 @@ async fn latest_limit(
         if page.events.is_empty() || *cursor >= page.head {
             return limit;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tenure_core::model::ModelRef;
+    use tenure_core::request::Media;
+
+    fn sent(media_type: Option<&str>) -> Option<u64> {
+        let media = media_type.map(|media_type| {
+            UserPart::Media(Media {
+                name: "a".to_owned(),
+                media_type: media_type.to_owned(),
+                data: Arc::from("eA=="),
+            })
+        });
+        let mut parts = vec![UserPart::from("look")];
+        parts.extend(media);
+        let model = ModelRef {
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+        };
+        let request = Request {
+            messages: vec![RequestMessage::User { parts }],
+            ..Request::new(model)
+        };
+        let encoded = Encoded {
+            body: vec![b'x'; 100].into(),
+            hash: String::new(),
+            model: "m".to_owned(),
+        };
+        prompt_at_most(&encoded, &request)
+    }
+
+    #[test]
+    fn only_text_has_no_more_tokens_than_bytes() {
+        assert_eq!(sent(None), Some(100));
+        assert_eq!(sent(Some("image/png")), Some(100 + IMAGE_AT_MOST));
+        assert_eq!(sent(Some("application/pdf")), None);
+        assert_eq!(sent(Some("audio/wav")), None);
     }
 }

@@ -159,18 +159,25 @@ impl Runner {
                 }
                 return Ok(Compacted::Failed(error));
             }
+            let at_most = Self::at_most(model, &encoded, &planned.request);
             let compaction = self
-                .begin_compaction(reason, input.take(), model, &encoded)
+                .begin_compaction(reason, input.take(), model, &encoded, at_most)
                 .await?;
             if !self.shared.node.may_go_on(&self.life).await {
                 return Err(DrainError::Lost);
             }
-            let (result, mut usage) = self.summarise(model, &compaction, encoded).await;
+            let mut heard = Heard::default();
+            let result = self
+                .summarise(model, &compaction, encoded, &mut heard)
+                .await;
             let result = result.and_then(|summary| {
                 planned.shrinks(&summary).map_err(Failure::Unusable)?;
                 Ok(summary)
             });
-            let mut cost = usage.as_ref().and_then(|u| super::attempt::price(model, u));
+            let mut usage = heard.usage;
+            let mut cost = heard
+                .whole_usage()
+                .and_then(|u| super::attempt::price(model, u));
             let failure = match result {
                 Ok(summary) => {
                     self.end_compaction(compaction, summary, &planned, usage, cost)
@@ -179,7 +186,7 @@ impl Runner {
                 }
                 Err(failure) => failure,
             };
-            if let (None, Failure::Provider(error)) = (usage, &failure)
+            if let (true, Failure::Provider(error)) = (heard.is_nothing(), &failure)
                 && let Some((nothing, free)) = refused(error)
             {
                 (usage, cost) = (Some(nothing), Some(free));
@@ -305,6 +312,7 @@ impl Runner {
         input: Option<MessageId>,
         model: &Model,
         encoded: &Encoded,
+        at_most: Option<AtMost>,
     ) -> Result<CompactionId, DrainError> {
         let compaction = facts(self.shared.config.env.as_ref()).compaction();
         let mut events = self.execution_start();
@@ -322,7 +330,7 @@ impl Runner {
                 input,
                 model: model.reference.clone(),
                 request_hash: encoded.hash.clone(),
-                at_most: Self::at_most(model, encoded, None),
+                at_most,
             }
             .into(),
         );
@@ -406,30 +414,16 @@ impl Runner {
         model: &Model,
         compaction: &CompactionId,
         encoded: Encoded,
-    ) -> (Result<String, Failure>, Option<Usage>) {
-        let mut usage = None;
-        let result = async {
-            let key = AttemptKey(compaction.to_string());
-            let mut stream = model.provider.send(encoded, &key).await?;
-            let mut heard = Heard::default();
-            while let Some(events) = stream.next().await {
-                for event in events? {
-                    match event {
-                        ProviderEvent::Usage(so_far) => usage = Some(so_far),
-                        ProviderEvent::Error(error) => return Err(error.into()),
-                        event => {
-                            if let ProviderEvent::Finish { usage: all, .. } = &event {
-                                usage = Some(*all);
-                            }
-                            heard.on(event)?;
-                        }
-                    }
-                }
+        heard: &mut Heard,
+    ) -> Result<String, Failure> {
+        let key = AttemptKey(compaction.to_string());
+        let mut stream = model.provider.send(encoded, &key).await?;
+        while let Some(events) = stream.next().await {
+            for event in events? {
+                heard.on(event)?;
             }
-            heard.summary()
         }
-        .await;
-        (result, usage)
+        heard.summary()
     }
 }
 
@@ -438,11 +432,34 @@ impl Runner {
 struct Heard {
     text: String,
     called: bool,
+    /// The model was at work.
+    began: bool,
     finish: Option<Finish>,
+    usage: Option<Usage>,
 }
 
 impl Heard {
     fn on(&mut self, event: ProviderEvent) -> Result<(), Failure> {
+        match event {
+            ProviderEvent::Started { .. } => {}
+            ProviderEvent::Usage(so_far) => self.usage = Some(so_far),
+            ProviderEvent::Error(error) => return Err(error.into()),
+            ProviderEvent::Finish { finish, usage, .. } => {
+                // A vendor that reports nothing is not a vendor that charges nothing.
+                if usage != Usage::default() {
+                    self.usage = Some(usage);
+                }
+                self.finish = Some(finish);
+            }
+            event => {
+                self.began = true;
+                self.content(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn content(&mut self, event: ProviderEvent) -> Result<(), Failure> {
         match event {
             ProviderEvent::TextDelta { text, .. } if self.text.len() > ANSWER_MAX => {
                 let what = format!(
@@ -455,18 +472,27 @@ impl Heard {
             ProviderEvent::ToolInputStart { .. } | ProviderEvent::ToolCall { .. } => {
                 self.called = true;
             }
-            ProviderEvent::Finish { finish, .. } => self.finish = Some(finish),
             _ => {}
         }
         Ok(())
     }
 
-    fn summary(self) -> Result<String, Failure> {
+    /// Nothing that could have cost anything.
+    fn is_nothing(&self) -> bool {
+        !self.began && self.usage.is_none()
+    }
+
+    /// The tokens, if the answer ended: before that they are a lower bound.
+    fn whole_usage(&self) -> Option<&Usage> {
+        self.usage.as_ref().filter(|_| self.finish.is_some())
+    }
+
+    fn summary(&mut self) -> Result<String, Failure> {
         let Some(finish) = self.finish else {
             let what = "The summary was cut off by the connection";
             return Err(ProviderError::new(ErrorClass::Cut, what).into());
         };
         usable_summary(&self.text, finish, self.called).map_err(Failure::Unusable)?;
-        Ok(self.text)
+        Ok(std::mem::take(&mut self.text))
     }
 }

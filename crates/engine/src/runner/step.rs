@@ -65,7 +65,7 @@ impl Runner {
             }
             .into(),
         );
-        events.push(self.attempt_started(&message, 1, model, &encoded));
+        events.push(attempt_started(&message, 1, model, &encoded, &request));
         let enter = HookOp::Enter {
             message: Some(message.clone()),
         };
@@ -122,23 +122,6 @@ impl Runner {
         }
     }
 
-    fn attempt_started(
-        &self,
-        message: &MessageId,
-        attempt: u32,
-        model: &Model,
-        encoded: &Encoded,
-    ) -> EventBody {
-        AttemptStarted {
-            message: message.clone(),
-            attempt,
-            model: model.reference.clone(),
-            request_hash: encoded.hash.clone(),
-            at_most: Self::at_most(model, encoded, self.output_to_ask(model)),
-        }
-        .into()
-    }
-
     async fn attempts(
         &mut self,
         model: &Model,
@@ -176,7 +159,7 @@ impl Runner {
                         return self.fail(error).await.map(Some);
                     }
                     attempt += 1;
-                    let started = self.attempt_started(&message, attempt, model, &encoded);
+                    let started = attempt_started(&message, attempt, model, &encoded, &request);
                     self.writer
                         .append(Batch::start(vec![started], Vec::new()))
                         .await?;
@@ -321,6 +304,23 @@ impl Runner {
             .as_ref()
             .is_some_and(|step| step.attempt_called(attempt))
     }
+}
+
+fn attempt_started(
+    message: &MessageId,
+    attempt: u32,
+    model: &Model,
+    encoded: &Encoded,
+    request: &Request,
+) -> EventBody {
+    AttemptStarted {
+        message: message.clone(),
+        attempt,
+        model: model.reference.clone(),
+        request_hash: encoded.hash.clone(),
+        at_most: Runner::at_most(model, encoded, request),
+    }
+    .into()
 }
 
 /// What goes with the terminal of a step or compaction that ended well.

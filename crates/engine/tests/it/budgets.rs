@@ -6,15 +6,18 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tenure_core::Usage;
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::Limits;
 use tenure_core::facts::IdSource;
 use tenure_core::id::SessionId;
 use tenure_core::price::{Price, Rate, Rates};
+use tenure_core::provider::{Finish, ProviderEvent};
+use tenure_core::request::HostedTool;
 use tenure_core::session::SessionState;
 use tenure_engine::*;
-use tenure_provider::ModelSettings;
+use tenure_provider::{Asks, ModelSettings};
 use tenure_store::ProcessId;
 
 /// What each answer of the scripted model costs at [`price`]: ten tokens in, five out.
@@ -227,6 +230,150 @@ async fn a_retry_is_not_sent_when_what_was_lost_may_have_used_the_rest() {
     let error = budget(ask(&engine, &session, "go").await.1);
     assert!(error.message.contains("2 requests"), "{}", error.message);
     assert_eq!(bed.model.sent(), 2, "one was allowed after the first");
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+}
+
+/// An answer of which some came, with the tokens counted so far, and then this instead of an end.
+fn broken(error: ErrorClass) -> Play {
+    let mut said = text("x").remove(0).unwrap();
+    // As Messages begins: a count of the prompt, and a placeholder for the answer.
+    said.insert(0, ProviderEvent::Usage(usage(20, 1)));
+    Play::Answer(vec![Ok(said), Err(ProviderError::new(error, "broken"))])
+}
+
+#[tokio::test]
+async fn what_a_cut_answer_reported_is_not_all_it_cost() {
+    let bed = priced([broken(ErrorClass::Cut), broken(ErrorClass::Timeout)]);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(MOST + 1)).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(error.message.contains("2 requests"), "{}", error.message);
+    assert_eq!(bed.model.sent(), 2, "one was allowed after the first");
+    let totals = fold(&bed, &session).await.totals;
+    assert_eq!((totals.usage.total(), totals.cost), (42, 0));
+    assert!(totals.incomplete, "what is shown is a lower bound");
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+}
+
+/// The ends of one compaction, answered so: usage, and cost.
+async fn compacted(answer: Play) -> (Option<u64>, Option<u64>) {
+    let mut bed = priced([]);
+    let settings = ModelSettings {
+        context: Some(200_000),
+        output: Some(1_000),
+        price: Some(price()),
+        ..ModelSettings::default()
+    };
+    bed.catalogue.declare(&Bed::model_ref(), settings);
+    bed.model
+        .push(Play::Answer(text(&"an old answer ".repeat(50))));
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    assert_eq!(ask(&engine, &session, "go").await.1, Outcome::Succeeded);
+    engine.idle().await;
+    bed.model.push(answer);
+    bed.client().compact(&session).await.unwrap();
+    engine.run(&session);
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    let log = bed.log(&session).await;
+    let (usage, cost) = log
+        .iter()
+        .find_map(|e| match &e.body {
+            EventBody::CompactionEnded(e) => Some((e.usage, e.cost)),
+            EventBody::CompactionFailed(e) => Some((e.usage, e.cost)),
+            _ => None,
+        })
+        .expect("it was asked for");
+    (usage.map(|usage| usage.total()), cost)
+}
+
+#[tokio::test]
+async fn a_compaction_that_says_nothing_of_its_tokens_is_not_free() {
+    let mut silent = text("a short summary");
+    let Some(Ok(end)) = silent.last_mut() else {
+        panic!("an answer ends")
+    };
+    end.pop();
+    end.push(ProviderEvent::Finish {
+        finish: Finish::Stop,
+        raw: None,
+        usage: Usage::default(),
+    });
+    assert_eq!(compacted(Play::Answer(silent)).await, (None, None));
+    let counted = Play::Answer(text("a short summary"));
+    assert_eq!(compacted(counted).await, (Some(15), Some(ANSWER)));
+}
+
+#[tokio::test]
+async fn a_compaction_that_broke_off_is_neither_free_nor_counted_exactly() {
+    // Refused before a word, refused behind some, and cut.
+    let refused = Play::Refuse(ProviderError::new(ErrorClass::Overloaded, "busy"));
+    assert_eq!(compacted(refused).await, (Some(0), Some(0)));
+    let late = Play::Answer(vec![
+        half("some text").remove(0),
+        Err(ProviderError::new(ErrorClass::Overloaded, "busy")),
+    ]);
+    assert_eq!(compacted(late).await, (None, None));
+    assert_eq!(
+        compacted(broken(ErrorClass::Cut)).await,
+        (Some(21), None),
+        "a lower bound has no cost"
+    );
+}
+
+#[tokio::test]
+async fn with_a_limit_on_cost_a_model_with_tools_for_fees_is_not_asked() {
+    let searching = || {
+        let search = ProviderEvent::ToolCall {
+            id: "srv".to_owned(),
+            name: "web_search".to_owned(),
+            input: "{}".to_owned(),
+            executed: true,
+            native: None,
+        };
+        let found = ProviderEvent::ToolResult {
+            id: "srv".to_owned(),
+            text: "found".to_owned(),
+            is_error: false,
+            native: None,
+        };
+        let mut answer = text("found it");
+        answer.insert(0, Ok(vec![search, found]));
+        Play::Answer(answer)
+    };
+    let mut bed = priced([searching()]);
+    let settings = ModelSettings {
+        context: Some(1_000),
+        output: Some(100),
+        price: Some(price()),
+        asks: Asks {
+            hosted: vec![HostedTool::WebSearch],
+            ..Asks::default()
+        },
+        ..ModelSettings::default()
+    };
+    bed.catalogue.declare(&Bed::model_ref(), settings);
+    let engine = bed.engine().await;
+    let session = limited(&bed, cost(1_000_000)).await;
+    let error = budget(ask(&engine, &session, "go").await.1);
+    assert!(
+        error.message.contains("fees of their own") && error.message.contains("`hosted`"),
+        "{}",
+        error.message
+    );
+    assert_eq!(bed.model.sent(), 0);
+    // Without the limit it runs, and its cost is said to be unknown.
+    bed.client()
+        .set_limits(&session, Limits::default())
+        .await
+        .unwrap();
+    assert_eq!(ask(&engine, &session, "again").await.1, Outcome::Succeeded);
+    let totals = fold(&bed, &session).await.totals;
+    assert_eq!((totals.usage.total(), totals.cost), (15, 0));
+    assert!(totals.incomplete);
     engine.idle().await;
     bed.assert_at_rest(&session).await;
 }

@@ -218,6 +218,27 @@ fn the_first_layer_that_has_a_value_wins_value_by_value() {
 }
 
 #[test]
+fn a_refreshed_price_keeps_the_built_in_one_of_writes_for_an_hour() {
+    for (input, long) in [("3", Some(rate("6"))), ("4", None)] {
+        let price = Price::flat(Rates {
+            input: rate(input),
+            output: rate("15"),
+            cache_write: Some(rate("3.75")),
+            ..Rates::default()
+        });
+        let refreshed = Entry {
+            price: Some(price),
+            ..Entry::default()
+        };
+        let built_in = built_in().find("anthropic", "claude-sonnet-4-5");
+        let info = ModelInfo::merge(None, Some(&refreshed), built_in.as_ref());
+        let base = info.price.unwrap().base;
+        assert_eq!((base.input, base.cache_write_long), (rate(input), long));
+        assert_eq!(info.origins.price, Origin::Refreshed);
+    }
+}
+
+#[test]
 fn a_damaged_refreshed_table_is_named_and_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("models.tsv");

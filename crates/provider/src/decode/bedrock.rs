@@ -314,13 +314,23 @@ fn usage(usage: Raw<'_>) -> Usage {
         .and_then(|usage| serde_json::from_str::<Value>(usage.get()).ok())
         .unwrap_or_default();
     let get = |key: &str| usage.get(key).and_then(raw::tokens).unwrap_or(0);
-    Usage::from_net(
+    let mut all = Usage::from_net(
         get("inputTokens"),
         get("cacheReadInputTokens"),
         get("cacheWriteInputTokens"),
         get("outputTokens"),
         0,
-    )
+    );
+    // What is written for an hour has a price of its own.
+    let writes = usage.get("cacheDetails").and_then(Value::as_array);
+    let long = writes
+        .into_iter()
+        .flatten()
+        .filter(|write| write.get("ttl").and_then(Value::as_str) == Some("1h"))
+        .filter_map(|write| write.get("inputTokens").and_then(raw::tokens))
+        .fold(0, u64::saturating_add);
+    all.cache_write_long = long.min(all.cache_write);
+    all
 }
 
 fn finish_of(reason: &str) -> Finish {

@@ -1,7 +1,7 @@
 //! Where decoder machines put their events, with the bookkeeping all of them share.
 
 use std::collections::HashMap;
-use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_core::error::{ErrorClass, ProviderError, RESPONSE_TOO_LONG};
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::request::input_error;
 use tenure_core::usage::Usage;
@@ -14,7 +14,6 @@ const CALL_LIMIT: usize = 4096;
 const ID_LIMIT: usize = 64 * 1024;
 
 /// Collects events of one feed and remembers what must be known over the whole stream.
-#[derive(Default)]
 pub(super) struct Sink {
     events: Vec<ProviderEvent>,
     content: bool,
@@ -26,9 +25,29 @@ pub(super) struct Sink {
     origin: u64,
     usage: Usage,
     usage_said: Usage,
+    /// The most bytes the response may say, and those it may still say.
+    limit: usize,
+    left: usize,
 }
 
 impl Sink {
+    /// For a response that may say so many bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            events: Vec::new(),
+            content: false,
+            ended: false,
+            fragments: 0,
+            started: false,
+            calls: HashMap::new(),
+            origin: 0,
+            usage: Usage::default(),
+            usage_said: Usage::default(),
+            limit,
+            left: limit,
+        }
+    }
+
     /// Adds an event without content.
     pub fn push(&mut self, mut event: ProviderEvent) {
         if self.ended {
@@ -44,7 +63,25 @@ impl Sink {
             ProviderEvent::Opaque { native } if !can_go_back(native) => return,
             _ => {}
         }
-        self.events.push(event);
+        match self.left.checked_sub(said(&event)) {
+            Some(left) => {
+                self.left = left;
+                self.events.push(event);
+            }
+            None => self.too_long(),
+        }
+    }
+
+    /// Ends the stream because the response is longer than any answer is.
+    pub fn too_long(&mut self) {
+        let text = format!(
+            "the provider sent a response of more than {} bytes; it was given up, and is not asked for again. Ask for \
+             smaller steps, or look at what answers at this endpoint.",
+            self.limit
+        );
+        let mut error = ProviderError::new(ErrorClass::Protocol, text);
+        error.code = Some(RESPONSE_TOO_LONG.to_owned());
+        self.fail(error);
     }
 
     /// Adds an event that shows the model at work.
@@ -173,6 +210,23 @@ impl Sink {
     /// Was there content since the last call?
     pub fn take_content(&mut self) -> bool {
         std::mem::take(&mut self.content)
+    }
+}
+
+/// Bytes that an event says. The input of a call counts when it streams and when it is whole.
+fn said(event: &ProviderEvent) -> usize {
+    let some = |native: &Option<String>| native.as_ref().map_or(0, String::len);
+    match event {
+        ProviderEvent::TextDelta { text, .. }
+        | ProviderEvent::ReasoningDelta { text, .. }
+        | ProviderEvent::ToolInputDelta { text, .. } => text.len(),
+        ProviderEvent::TextEnd { native, .. } | ProviderEvent::ReasoningEnd { native, .. } => {
+            some(native)
+        }
+        ProviderEvent::ToolCall { input, native, .. } => input.len() + some(native),
+        ProviderEvent::ToolResult { text, native, .. } => text.len() + some(native),
+        ProviderEvent::Opaque { native } => native.len(),
+        _ => 0,
     }
 }
 

@@ -352,6 +352,49 @@ fn bc_s_045_an_exception_ends_the_attempt_with_its_class() {
 }
 
 #[test]
+fn a_response_without_end_is_given_up() {
+    for what in [
+        json!({"text": "xxxxxxxxxx"}),
+        json!({"reasoningContent": {"text": "xxxxxxxxxx"}}),
+        json!({"reasoningContent": {"signature": "xxxxxxxxxx"}}),
+    ] {
+        let mut decoder = Decoder::with_limits(BEDROCK, 4_096, 1_000);
+        let mut events = Vec::new();
+        for _ in 0..=100 {
+            events.extend(decoder.feed(&delta(0, &what)));
+        }
+        let Some(ProviderEvent::Error(error)) = events.last() else {
+            panic!("{what}: no end")
+        };
+        assert_eq!(error.class, ErrorClass::Protocol, "{what}");
+        assert_eq!(
+            error.code.as_deref(),
+            Some(tenure_core::error::RESPONSE_TOO_LONG)
+        );
+    }
+}
+
+#[test]
+fn what_is_written_for_an_hour_is_told_apart() {
+    let counts = |details: Value| {
+        let usage = json!({"inputTokens": 10, "outputTokens": 5, "cacheWriteInputTokens": 30,
+            "cacheDetails": details});
+        let frames = [
+            delta(0, &json!({"text": "hi"})),
+            finish("end_turn"),
+            event("metadata", &json!({ "usage": usage })),
+        ];
+        let (_, _, usage) = read(&frames).finish.unwrap();
+        (usage.cache_write, usage.cache_write_long)
+    };
+    let both = json!([{"ttl": "1h", "inputTokens": 20}, {"ttl": "5m", "inputTokens": 10}]);
+    assert_eq!(counts(both), (30, 20));
+    assert_eq!(counts(json!([{"ttl": "5m", "inputTokens": 30}])), (30, 0));
+    assert_eq!(counts(json!([{"ttl": "1h", "inputTokens": 99}])), (30, 30));
+    assert_eq!(counts(json!("none")), (30, 0));
+}
+
+#[test]
 fn token_counts_may_come_first_last_or_never() {
     let text = delta(0, &json!({"text": "hi"}));
     let prompt = |frames: &[Vec<u8>]| {

@@ -934,3 +934,27 @@ fn sealed_reasoning_is_only_asked_of_models_that_reason() {
         assert_eq!(body.get("include").is_some(), asked, "{model}");
     }
 }
+
+#[test]
+fn how_long_an_answer_may_be_is_read_from_the_body_in_every_protocol() {
+    for protocol in [
+        Protocol::OpenaiChat,
+        Protocol::OpenaiResponses,
+        Protocol::AnthropicMessages,
+        Protocol::Gemini,
+        Protocol::BedrockConverse,
+    ] {
+        let mut request = Request {
+            messages: vec![user("Say that max_tokens is 5.")],
+            ..Request::new(model())
+        };
+        request.max_output = Some(777);
+        let allowed = bytes(protocol, &request).output_allowed();
+        assert_eq!(allowed, Some(777), "{protocol:?}");
+        request.max_output = None;
+        let allowed = bytes(protocol, &request).output_allowed();
+        // Messages wants a number, and gets one.
+        let told = protocol == Protocol::AnthropicMessages;
+        assert_eq!(allowed.is_some(), told, "{protocol:?}: {allowed:?}");
+    }
+}

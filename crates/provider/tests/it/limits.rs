@@ -2,8 +2,9 @@
 
 use crate::fold::{decode_cut, fold, read};
 use std::fmt::Write;
-use tenure_core::error::ErrorClass;
-use tenure_provider::Protocol;
+use tenure_core::error::{ErrorClass, RESPONSE_TOO_LONG};
+use tenure_core::provider::ProviderEvent;
+use tenure_provider::{Decoder, Protocol};
 
 /// A Messages stream that asks for `count` calls, each under `id`.
 fn calls(count: usize, id: &str) -> String {
@@ -93,4 +94,108 @@ fn a_code_is_a_word_and_not_a_page() {
         std::time::SystemTime::UNIX_EPOCH,
     );
     assert_eq!(got.code.unwrap().chars().count(), 200);
+}
+
+/// Streams that never end: what is being said, how it begins, and a piece of ten bytes that is repeated.
+const ENDLESS: [(Protocol, &str, &str, &str); 11] = [
+    (
+        Protocol::OpenaiChat,
+        "text",
+        "",
+        r#"{"choices":[{"index":0,"delta":{"content":"xxxxxxxxxx"}}]}"#,
+    ),
+    (
+        Protocol::OpenaiChat,
+        "reasoning",
+        "",
+        r#"{"choices":[{"index":0,"delta":{"reasoning_content":"xxxxxxxxxx"}}]}"#,
+    ),
+    (
+        Protocol::OpenaiChat,
+        "arguments",
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{"}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"xxxxxxxxxx"}}]}}]}"#,
+    ),
+    (
+        Protocol::OpenaiResponses,
+        "text",
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","content":[]}}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"xxxxxxxxxx"}"#,
+    ),
+    (
+        Protocol::OpenaiResponses,
+        "arguments",
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"f","call_id":"c","name":"f","arguments":""}}"#,
+        r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"xxxxxxxxxx"}"#,
+    ),
+    (
+        Protocol::AnthropicMessages,
+        "text",
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"xxxxxxxxxx"}}"#,
+    ),
+    (
+        Protocol::AnthropicMessages,
+        "thinking",
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"xxxxxxxxxx"}}"#,
+    ),
+    (
+        Protocol::AnthropicMessages,
+        "signature",
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"xxxxxxxxxx"}}"#,
+    ),
+    (
+        Protocol::AnthropicMessages,
+        "arguments",
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c","name":"f","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"xxxxxxxxxx"}}"#,
+    ),
+    (
+        Protocol::Gemini,
+        "text",
+        "",
+        r#"{"candidates":[{"content":{"parts":[{"text":"xxxxxxxxxx"}],"role":"model"},"index":0}]}"#,
+    ),
+    (
+        Protocol::Gemini,
+        "thoughts",
+        "",
+        r#"{"candidates":[{"content":{"parts":[{"text":"xxxxxxxxxx","thought":true}],"role":"model"},"index":0}]}"#,
+    ),
+];
+
+#[test]
+fn a_response_without_end_is_given_up_whatever_it_says() {
+    for (protocol, what, begin, piece) in ENDLESS {
+        let mut decoder = Decoder::with_limits(protocol, 4_096, 1_000);
+        let line = |json: &str| format!("data: {json}\n\n").into_bytes();
+        let mut events = Vec::new();
+        if !begin.is_empty() {
+            events.extend(decoder.feed(&line(begin)));
+        }
+        let mut fed = 0;
+        while !decoder.is_ended() && fed < 1_000 {
+            events.extend(decoder.feed(&line(piece)));
+            fed += 1;
+        }
+        let Some(ProviderEvent::Error(error)) = events.last() else {
+            panic!("{protocol:?} {what}: {fed} pieces, and no end")
+        };
+        assert_eq!(error.class, ErrorClass::Protocol, "{protocol:?} {what}");
+        assert_eq!(error.code.as_deref(), Some(RESPONSE_TOO_LONG));
+        assert!(fed <= 101, "{protocol:?} {what}: {fed}");
+        let said: usize = events
+            .iter()
+            .map(|event| match event {
+                ProviderEvent::TextDelta { text, .. }
+                | ProviderEvent::ReasoningDelta { text, .. }
+                | ProviderEvent::ToolInputDelta { text, .. } => text.len(),
+                _ => 0,
+            })
+            .sum();
+        assert!(said <= 1_000, "{protocol:?} {what}: {said}");
+        assert!(decoder.feed(&line(piece)).is_empty() && decoder.end().is_empty());
+    }
 }
