@@ -148,6 +148,9 @@ pub struct SessionError {
     pub kind: String,
     /// What happened and what to do next, for people.
     pub message: String,
+    /// The provider's own code or type, if one was given: what it refuses is often said by that alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }
 
 impl SessionError {
@@ -156,6 +159,7 @@ impl SessionError {
         Self {
             kind: kind.into(),
             message: message.into(),
+            code: None,
         }
     }
 }
@@ -169,6 +173,9 @@ impl SessionError {
 
 impl From<&ProviderError> for SessionError {
     fn from(error: &ProviderError) -> Self {
-        Self::new(error.class.as_str(), error.message.clone())
+        Self {
+            code: error.code.clone(),
+            ..Self::new(error.class.as_str(), error.message.clone())
+        }
     }
 }

@@ -59,8 +59,8 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
             "Summary of the conversation so far (older messages were replaced by it):\n\n{}",
             summary.text
         ))]);
-        if let Some(pinned) = &summary.pinned {
-            builder.input(pinned, summary.seq);
+        if let Some((pinned, seq)) = summary.pinned() {
+            builder.input(pinned, seq);
         }
     }
     for entry in &state.entries {

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The format of [`SessionState`] in checkpoints; raise it whenever a field changes meaning.
-pub const FOLD_VERSION: u32 = 3;
+pub const FOLD_VERSION: u32 = 4;
 
 /// Did a step fail because its request was too large?
 fn does_not_fit(error: &SessionError) -> bool {
@@ -147,8 +147,24 @@ pub struct Summary {
     pub kept_from: u64,
     /// The last words of the user before `kept_from`, kept verbatim when nothing of the user's is after it.
     pub pinned: Option<InputKind>,
+    /// The seq at which those words were promoted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_seq: Option<u64>,
     /// The seq of `compaction.ended`.
     pub seq: u64,
+}
+
+impl Summary {
+    /// The pinned words and the seq at which they were promoted.
+    pub fn pinned(&self) -> Option<(&InputKind, u64)> {
+        let seq = self.pinned_seq.unwrap_or(self.seq);
+        self.pinned.as_ref().map(|pinned| (pinned, seq))
+    }
+
+    fn into_pinned(self) -> Option<(InputKind, u64)> {
+        let seq = self.pinned_seq.unwrap_or(self.seq);
+        self.pinned.map(|pinned| (pinned, seq))
+    }
 }
 
 /// Sums over the session.

@@ -237,8 +237,9 @@ impl SessionState {
             entries.iter().rev().find_map(|entry| match entry.as_ref() {
                 Entry::Input {
                     input: input @ InputKind::User { .. },
+                    seq,
                     ..
-                } => Some(input.clone()),
+                } => Some((input.clone(), *seq)),
                 _ => None,
             })
         };
@@ -249,13 +250,15 @@ impl SessionState {
         let pinned = match last_input(&kept) {
             Some(_) => None,
             None => last_input(&self.entries)
-                .or_else(|| self.summary.take().and_then(|summary| summary.pinned)),
+                .or_else(|| self.summary.take().and_then(Summary::into_pinned)),
         };
+        let (pinned, pinned_seq) = pinned.unzip();
         self.entries = kept;
         self.summary = Some(Summary {
             text: e.summary.clone(),
             kept_from: e.kept_from,
             pinned,
+            pinned_seq,
             seq,
         });
         self.context_tokens = None;

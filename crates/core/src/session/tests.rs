@@ -284,6 +284,134 @@ mod withheld {
         ));
     }
 
+    fn summarised(log: &mut Log) {
+        log.add(CompactionEnded {
+            compaction: crate::id::CompactionId::from_bits(1),
+            summary: "so far".to_owned(),
+            kept_from: log.seq,
+            usage: None,
+            cost: None,
+        });
+    }
+
+    #[test]
+    fn bc_s_066_a_refused_picture_stays_out_when_a_compaction_pins_its_words() {
+        let mut log = log();
+        log.say(with_picture("look"));
+        assert!(log.fail("invalid_request", "Could not process image"));
+        // Twice: the second compaction takes the words over from the first one's summary.
+        for _ in 0..2 {
+            summarised(&mut log);
+            let summary = log.state.summary.as_ref().unwrap();
+            let (_, seq) = summary.pinned().expect("the words are pinned");
+            assert!(seq < summary.seq && log.state.withheld.hides_media(seq));
+            assert!(
+                !log.fail("invalid_request", "Could not process image"),
+                "nothing is shown"
+            );
+        }
+    }
+
+    #[test]
+    fn a_word_that_merely_occurs_throws_no_state_away() {
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        signed_call(&mut log);
+        let native = "adaptive thinking is not supported on this model";
+        assert!(!log.fail("invalid_request", native));
+        assert!(!log.fail(
+            "invalid_request",
+            "max_tokens must exceed thinking.budget_tokens"
+        ));
+        assert!(!log.fail(
+            "auth",
+            "The request signature does not match, reasoning: expired"
+        ));
+        assert!(log.state.withheld.reasoning.is_none());
+    }
+
+    #[test]
+    fn bc_s_061_a_signature_on_a_call_is_left_out_once() {
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        assert!(!log.fail("invalid_request", "Corrupted thought signature."));
+        signed_call(&mut log);
+        assert!(log.fail("invalid_request", "Corrupted thought signature."));
+        assert!(!log.fail("invalid_request", "Corrupted thought signature."));
+    }
+
+    #[test]
+    fn bc_s_061_a_refusal_may_be_named_by_its_code_alone() {
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        signed_call(&mut log);
+        let error = crate::error::ProviderError {
+            code: Some("invalid_encrypted_content".to_owned()),
+            ..crate::error::ProviderError::new(crate::ErrorClass::InvalidRequest, "no")
+        };
+        assert!(log.state.can_repair(&SessionError::from(&error)));
+    }
+
+    #[test]
+    fn a_picture_refused_as_another_class_is_known_by_its_words() {
+        let mut log = log();
+        log.say(with_picture("look"));
+        assert!(!log.fail("server", "Internal error"), "that may pass");
+        assert!(!log.fail("not_found", "model: no-such-model"));
+        assert!(log.fail("not_found", "No endpoints found that support image input"));
+        log.say(with_picture("look again"));
+        assert!(log.fail(
+            "server",
+            "image input is not supported - hint: provide the mmproj"
+        ));
+    }
+
+    #[test]
+    fn a_tool_whose_name_holds_the_word_is_no_picture() {
+        let mut log = log();
+        log.say(with_picture("look"));
+        signed_call(&mut log);
+        assert!(!log.fail(
+            "invalid_request",
+            "Invalid schema for function 'write_file'"
+        ));
+    }
+
+    /// A step that ended with a call whose JSON the provider signed.
+    fn signed_call(log: &mut Log) {
+        let message = MessageId::from_bits(u128::from(log.seq) + 500);
+        log.add(StepStarted {
+            message: message.clone(),
+            step: 1,
+            model: ModelRef {
+                provider: "p".into(),
+                model: "m".into(),
+            },
+            last: false,
+        });
+        log.add(crate::event::body::ToolCalled {
+            message: message.clone(),
+            part: 0,
+            attempt: 1,
+            call: crate::CallId::new("call_1"),
+            name: "read".into(),
+            input: "{}".into(),
+            executed: false,
+            native: Some(crate::provider::NativeState {
+                protocol: "gemini".into(),
+                provider: "p".into(),
+                model: "m".into(),
+                native: "{}".into(),
+            }),
+        });
+        log.add(crate::event::body::StepEnded {
+            message,
+            finish: crate::provider::Finish::ToolCalls,
+            usage: Default::default(),
+            cost: None,
+        });
+    }
+
     #[test]
     fn a_refused_signature_may_stand_on_a_call() {
         use crate::event::body::ToolCalled;

@@ -2,10 +2,13 @@
 //! nobody knew, thinking whose signature no longer holds. Without this, one such block would make every
 //! later request of the session fail.
 
-use super::SessionState;
+mod refusal;
+
+use super::{SessionState, Summary};
 use crate::error::SessionError;
 use crate::event::body::InputKind;
 use crate::message::{Entry, PartKind};
+use refusal::Refused;
 use serde::{Deserialize, Serialize};
 
 /// Where what is left out ends, by seq. Each of the two moves on only when something newer was refused, so
@@ -57,45 +60,22 @@ impl SessionState {
     }
 
     fn repair(&self, error: &SessionError) -> Option<Repair> {
-        let refused = matches!(error.kind.as_str(), "invalid_request" | "request_too_large");
-        if !refused {
-            return None;
+        match refusal::of(error)? {
+            Refused::State => self.has_state().then_some(Repair::Reasoning),
+            Refused::Media => self.new_media(true).then_some(Repair::Media),
+            // Without a word of it: only what no answer has been given to yet is suspected.
+            Refused::Unsaid => self.new_media(false).then_some(Repair::Media),
         }
-        let text = error.message.to_ascii_lowercase();
-        let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        // The thinking of a message is named by its signature, or by the kind of block.
-        if says(&[
-            "signature",
-            "thinking",
-            "encrypted_content",
-            "reasoning item",
-            "'reasoning'",
-        ]) && self.has_own_state()
-        {
-            return Some(Repair::Reasoning);
-        }
-        let about_media = says(&[
-            "image", "document", "pdf", "media", "base64", "file", "pixel", "picture",
-        ]);
-        // Without a word of it: only what no answer has been given to yet is suspected.
-        let suspected = self.new_media(about_media || error.kind == "request_too_large");
-        suspected.then_some(Repair::Media)
     }
 
-    /// Is there state of a provider's own that would still go back? Some vendors sign text and calls, not the
-    /// reasoning before them.
-    fn has_own_state(&self) -> bool {
+    /// Is there a provider's own state that would still go back? Signatures stand on thinking, on calls and on
+    /// text, as the vendor likes.
+    fn has_state(&self) -> bool {
         self.entries.iter().any(|entry| match entry.as_ref() {
-            Entry::Assistant(message) if !self.withheld.hides_reasoning(message.seq) => {
-                message.parts.iter().any(|part| {
-                    let own = match &part.kind {
-                        PartKind::Reasoning(text) | PartKind::Text(text) => text.native.is_some(),
-                        PartKind::Tool(tool) => tool.native.is_some(),
-                        PartKind::Opaque { .. } => true,
-                    };
-                    own && !part.superseded
-                })
-            }
+            Entry::Assistant(message) if !self.withheld.hides_reasoning(message.seq) => message
+                .parts
+                .iter()
+                .any(|part| !part.superseded && holds_state(&part.kind)),
             _ => false,
         })
     }
@@ -117,10 +97,23 @@ impl SessionState {
                 _ => {}
             }
         }
-        let pinned = self.summary.as_ref().filter(|_| any);
-        pinned.is_some_and(|summary| {
-            !self.withheld.hides_media(summary.seq)
-                && matches!(&summary.pinned, Some(InputKind::User { media, .. }) if !media.is_empty())
-        })
+        let summary = self.summary.as_ref().filter(|_| any);
+        summary
+            .and_then(Summary::pinned)
+            .is_some_and(|(input, seq)| {
+                !self.withheld.hides_media(seq)
+                    && matches!(input, InputKind::User { media, .. } if !media.is_empty())
+            })
+    }
+}
+
+fn holds_state(part: &PartKind) -> bool {
+    match part {
+        PartKind::Text(text) | PartKind::Reasoning(text) => text.native.is_some(),
+        PartKind::Tool(tool) => {
+            let result = tool.outcome.as_ref().and_then(|o| o.native.as_ref());
+            tool.native.is_some() || result.is_some()
+        }
+        PartKind::Opaque { .. } => true,
     }
 }

@@ -10,7 +10,7 @@ use crate::writer::Batch;
 use futures::StreamExt;
 use std::time::Duration;
 use tenure_core::compaction::LEAST_OUTPUT;
-use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::fragment::CHECKPOINT_MS;
@@ -190,7 +190,9 @@ impl Runner {
                 .is_some_and(|s| s.attempt_called(attempt));
         let error = error.clone();
         let output = self.smaller_output(&error, called, model);
-        let verdict = if called {
+        // The same request would be refused again: the step is tried anew, without what was refused.
+        let refused = self.state.can_repair(&SessionError::from(&error));
+        let verdict = if called || refused {
             Retry::GiveUp(None)
         } else if output.is_some() {
             Retry::After(0)

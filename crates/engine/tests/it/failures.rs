@@ -84,6 +84,26 @@ async fn retries_end_after_four_and_say_so() {
 }
 
 #[tokio::test]
+async fn bc_s_066_a_picture_refused_with_500_is_left_out_at_once_instead_of_retried() {
+    let blind = ProviderError::new(
+        ErrorClass::Server,
+        "image input is not supported - hint: you may need to provide the mmproj",
+    );
+    let bed = Bed::new([Play::Refuse(blind), Play::Answer(text("ok"))]);
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let prompt = Prompt {
+        media: vec![media::attach("a.png", b"\x89PNG\r\n\x1a\n").unwrap()],
+        ..Prompt::steer("look")
+    };
+    let admission = engine.client().admit(&session, prompt).await.unwrap();
+    let ended = outcome(&engine, &session, &admission).await;
+    assert_eq!(ended, Outcome::Succeeded);
+    assert_eq!(bed.model.sent(), 2);
+    assert_eq!(bed.count(&session, "retry.scheduled").await, 0);
+}
+
+#[tokio::test]
 async fn a_cut_behind_a_complete_call_keeps_it_and_goes_on_in_a_new_message() {
     let bed = Bed::new([cut_behind("a")]).with_tool(Echo);
     let engine = bed.engine().await;
