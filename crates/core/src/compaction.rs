@@ -8,8 +8,8 @@ mod transcript;
 mod wording;
 
 pub use size::{
-    Meter, Rough, Size, TokenCounter, Unmeasured, fixed_tokens, media_bound, meter, request_tokens,
-    rough,
+    Meter, Rough, Size, TokenCounter, Unmeasured, fixed_tokens, media_bound, meter, request_size,
+    request_tokens, rough,
 };
 pub use wording::{SECTIONS, SUMMARY_MARK, UNUSABLE_SUMMARY, usable_summary};
 
@@ -17,9 +17,12 @@ use crate::error::SessionError;
 use crate::event::body::{CompactionReason, InputKind};
 use crate::message::*;
 use crate::model::{ModelLimits, ModelRef};
-use crate::request::{Request, RequestMessage, ToolChoice};
+use crate::request::{Effort, Request, RequestMessage, ToolChoice};
 use crate::session::SessionState;
-use size::{conversation_tokens, entry_tokens, input_tokens, instruction_tokens, summary_tokens};
+use size::{
+    conversation_tokens, entry_tokens, input_guess, input_tokens, instruction_tokens,
+    summary_tokens,
+};
 use std::sync::Arc;
 
 /// Failed compactions without a finished step in between, after which the next step is asked for as it is.
@@ -37,6 +40,8 @@ const LEAST_WINDOW: u64 = 4_000;
 const UNKNOWN_WINDOW_TAIL: u64 = 2_000;
 /// The least output worth asking for.
 pub const LEAST_OUTPUT: u64 = 256;
+/// Output with which a model can think and answer: no estimate alone takes more of it away.
+const USUAL_OUTPUT: u64 = 8_192;
 /// A summary of almost nothing may be so much longer than it.
 const SLACK: u64 = 100;
 
@@ -121,6 +126,8 @@ pub struct Planning<'a> {
     pub too_large: u32,
     /// A try before this one gave no usable summary.
     pub firmly: bool,
+    /// How hard the model is asked to think; none where it may refuse to be asked.
+    pub effort: Option<Effort>,
 }
 
 /// Tokens from which on the history is compacted; none for an unknown window.
@@ -133,14 +140,9 @@ pub fn trigger(limits: &ModelLimits) -> Option<u64> {
 
 /// The size of `state`'s next request, as `counter` sees it.
 pub fn size(state: &SessionState, request: &Request, counter: &dyn TokenCounter) -> Size {
-    let (measured, counted) = match Unmeasured::of(state) {
-        Some((measured, newer)) => (measured, newer.tokens(counter)),
-        None => (0, request_tokens(request, counter)),
-    };
-    Size {
-        measured,
-        counted,
-        margin: counter.margin(),
+    match Unmeasured::of(state) {
+        Some((measured, newer)) => newer.size(measured, counter),
+        None => request_size(request, counter),
     }
 }
 
@@ -193,14 +195,17 @@ pub fn exhausted(state: &SessionState, limits: &ModelLimits) -> Option<Unplannab
     })
 }
 
-/// The limit on generated tokens for a request of this size: what was to be `asked`, and no more than the window has
-/// room for, since vendors refuse a sum that is too large. None leaves it to the vendor.
+/// The limit on generated tokens for a request of this size: what was to be `asked`, and no more than the window
+/// probably has room for, since vendors refuse a sum that is too large. Where only an estimate leaves no room, enough
+/// for an answer is asked for: a vendor that refuses it says how much there is. None leaves it to the vendor.
 pub fn output_limit(asked: Option<u64>, limits: &ModelLimits, size: &Size) -> Option<u64> {
     let (Some(asked), Some(window)) = (asked, limits.context) else {
         return asked;
     };
-    let room = window.saturating_sub(size.at_most());
-    Some(asked.min(room.max(LEAST_OUTPUT)))
+    let room = window.saturating_sub(size.likely());
+    let possible = window.saturating_sub(size.at_least());
+    let usual = USUAL_OUTPUT.min(window / 4).min(possible);
+    Some(asked.min(room.max(usual).max(LEAST_OUTPUT)))
 }
 
 /// Plans a compaction. The last user input always stays, verbatim (kept, or pinned by the fold).
@@ -229,6 +234,7 @@ pub fn plan(planning: &Planning<'_>) -> Result<Plan, Unplannable> {
         measured: 0,
         counted: fixed + last_words(state, counter),
         margin: counter.margin(),
+        guessed: last_input(state).map_or(0, |input| input_guess(input, counter)),
     };
     if window > 0 && stays.surely_above(window) {
         return Err(Unplannable::Futile {
@@ -251,7 +257,7 @@ pub fn plan(planning: &Planning<'_>) -> Result<Plan, Unplannable> {
 /// The request that asks for a summary of `old`; it fits the window, whatever `old` holds.
 fn summarising(planning: &Planning<'_>, old: &[Arc<Entry>]) -> Request {
     let counter = planning.counter;
-    let output = summary_limit(planning.limits, planning.firmly);
+    let output = answer_limit(planning.limits, planning.firmly);
     let room = transcript_budget(planning, output);
     let earlier = planning.state.summary.as_ref().map(|s| {
         // Made for a larger window, it may be more than this one holds.
@@ -267,6 +273,7 @@ fn summarising(planning: &Planning<'_>, old: &[Arc<Entry>]) -> Request {
         }],
         tool_choice: ToolChoice::None,
         max_output: Some(output),
+        effort: planning.effort,
         cache_key: planning.cache_key.to_owned(),
         ..Request::new(planning.model.clone())
     }
@@ -309,7 +316,8 @@ fn tail_budget(planning: &Planning<'_>) -> u64 {
     };
     let room = match (limits.context, trigger(limits)) {
         (Some(window), Some(trigger)) => {
-            let taken = fixed + summary_limit(limits, false) + last_words(state, counter);
+            let summary = SUMMARY_TOKENS.min(answer_limit(limits, false));
+            let taken = fixed + summary + last_words(state, counter);
             (window / share).min(trigger.saturating_sub(taken))
         }
         _ => UNKNOWN_WINDOW_TAIL,
@@ -322,13 +330,17 @@ fn tail_budget(planning: &Planning<'_>) -> u64 {
 
 /// Tokens of the user's last input.
 fn last_words(state: &SessionState, counter: &dyn TokenCounter) -> u64 {
+    last_input(state).map_or(0, |input| input_tokens(input, counter))
+}
+
+/// The user's last input, in the history or pinned behind the summary.
+fn last_input(state: &SessionState) -> Option<&InputKind> {
     let last = state.entries.iter().rev().find_map(|e| match e.as_ref() {
         Entry::Input { input, .. } if matches!(input, InputKind::User { .. }) => Some(input),
         _ => None,
     });
     let pinned = || state.summary.as_ref()?.pinned.as_ref();
     last.or_else(pinned)
-        .map_or(0, |input| input_tokens(input, counter))
 }
 
 /// How many entries at the end stay: as many as fit the budget, never all of them.
@@ -364,10 +376,11 @@ fn worth_it(old: &[Arc<Entry>], kept: &[Arc<Entry>]) -> bool {
     old.len() > usize::from(pinned.is_some())
 }
 
-/// Tokens a summary may have. A model that thinks first, and was cut off by that, gets twice as many.
-fn summary_limit(limits: &ModelLimits, firmly: bool) -> u64 {
+/// Tokens that may be generated for a summary: the summary, and as much for the thoughts before it, which many models
+/// do not leave out. What was cut off by them gets twice as many.
+fn answer_limit(limits: &ModelLimits, firmly: bool) -> u64 {
     let window = limits.context.unwrap_or(u64::MAX);
-    let most = SUMMARY_TOKENS * if firmly { 2 } else { 1 };
+    let most = SUMMARY_TOKENS * if firmly { 4 } else { 2 };
     limits
         .output
         .unwrap_or(most)

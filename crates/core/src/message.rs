@@ -82,6 +82,13 @@ pub struct Part {
     pub kind: PartKind,
 }
 
+impl Part {
+    /// Is it a call of a tool that the vendor runs itself?
+    pub fn is_hosted(&self) -> bool {
+        matches!(&self.kind, PartKind::Tool(tool) if tool.executed)
+    }
+}
+
 /// What a block is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]

@@ -58,7 +58,7 @@ pub struct SessionState {
     /// The last allowed step asked for another one: the turn is not done, and may not go on by itself.
     #[serde(default)]
     pub limit_reached: bool,
-    /// Tokens in the context after the last finished attempt, and the seq of that attempt's end.
+    /// Tokens in the context after the last finished attempt whose usage says so, and the seq of that attempt's end.
     pub context_tokens: Option<(u64, u64)>,
     /// Sums over the session.
     pub totals: Totals,
@@ -257,12 +257,7 @@ impl SessionState {
             EventBody::AttemptEnded(e) => {
                 self.totals.attempts += 1;
                 self.add(e.usage.as_ref(), e.cost);
-                if let Some(usage) = &e.usage
-                    && usage.context() > 0
-                {
-                    self.context_tokens = Some((usage.context(), event.seq));
-                    self.measure_compaction(usage.prompt());
-                }
+                self.measure(e, event.seq);
                 self.apply_conversation(event);
             }
             EventBody::CompactionEnded(e) => {
@@ -311,6 +306,31 @@ impl SessionState {
             });
         let called = |part: &Part| matches!(&part.kind, PartKind::Tool(t) if !t.executed && !part.superseded);
         finish == Finish::Pause || message.is_some_and(|m| m.parts.iter().any(called))
+    }
+
+    /// Takes the size of the context from an attempt's usage. Where the vendor ran tools of its own, that is what is
+    /// billed: the sum over all the times it asked its model, which may be many windows. Then the measurement before
+    /// it stays, and the message is estimated with what else is newer.
+    fn measure(&mut self, e: &AttemptEnded, seq: u64) {
+        let Some(usage) = e.usage.filter(|usage| usage.context() > 0) else {
+            return;
+        };
+        let asked = self
+            .entries
+            .iter()
+            .rev()
+            .find_map(|entry| match entry.as_ref() {
+                Entry::Assistant(message) if message.id == e.message => Some(message),
+                _ => None,
+            });
+        let hosted = |part: &Part| part.attempt == e.attempt && part.is_hosted();
+        if let Some(message) = asked.filter(|message| message.parts.iter().any(hosted)) {
+            // A failed attempt of the same step did not count this message's parts.
+            self.context_tokens = self.context_tokens.filter(|(_, at)| *at < message.seq);
+            return;
+        }
+        self.context_tokens = Some((usage.context(), seq));
+        self.measure_compaction(usage.prompt());
     }
 
     /// The first count after a compaction says whether it helped; what came in since is not its doing.

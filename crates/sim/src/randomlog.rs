@@ -257,6 +257,7 @@ impl RandomLog {
             cache_key: "k",
             too_large: 0,
             firmly: false,
+            effort: None,
         });
         let Ok(planned) = planned else {
             return;

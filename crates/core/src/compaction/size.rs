@@ -140,6 +140,9 @@ pub struct Size {
     pub counted: u64,
     /// Percent by which `counted` may be too low.
     pub margin: u64,
+    /// The part of `counted` that nothing but the bytes of files and of results from outside tells. It may be wrong
+    /// by any factor, so it never decides that a request is not sent.
+    pub guessed: u64,
 }
 
 impl Size {
@@ -156,8 +159,14 @@ impl Size {
 
     /// Is it certain, as far as a count can be, that this is more than `tokens`?
     pub fn surely_above(&self, tokens: u64) -> bool {
-        let doubt = self.counted.saturating_mul(self.margin * 2).div_ceil(100);
-        self.likely().saturating_sub(doubt) > tokens
+        self.at_least() > tokens
+    }
+
+    /// What it takes even when every estimate is too high.
+    pub fn at_least(&self) -> u64 {
+        let told = self.counted.saturating_sub(self.guessed);
+        let doubt = told.saturating_mul(self.margin * 2).div_ceil(100);
+        self.measured.saturating_add(told).saturating_sub(doubt)
     }
 
     /// May a real count instead of an estimate change what is decided at `tokens`?
@@ -209,6 +218,93 @@ impl Unmeasured {
         };
         newer + results
     }
+
+    /// The size of a request of which `measured` tokens are counted, and this is the rest.
+    pub fn size(&self, measured: u64, counter: &dyn TokenCounter) -> Size {
+        Size {
+            measured,
+            counted: self.tokens(counter),
+            margin: counter.margin(),
+            guessed: self.entries.iter().map(|e| entry_guess(e, counter)).sum(),
+        }
+    }
+
+    /// Are files in it? To count them takes a while.
+    pub fn has_media(&self) -> bool {
+        let files =
+            |input: &InputKind| matches!(input, InputKind::User { media, .. } if !media.is_empty());
+        self.entries
+            .iter()
+            .any(|e| matches!(e.as_ref(), Entry::Input { input, .. } if files(input)))
+    }
+}
+
+/// The size of a request of which nothing is counted.
+pub fn request_size(request: &Request, counter: &dyn TokenCounter) -> Size {
+    let guess = |message: &RequestMessage| match message {
+        RequestMessage::User { parts } => parts
+            .iter()
+            .map(|part| match part {
+                UserPart::Text(_) => 0,
+                UserPart::Media(media) => counter.media(media),
+            })
+            .sum::<u64>(),
+        RequestMessage::Assistant { blocks } => blocks
+            .iter()
+            .filter(|block| matches!(block, AssistantBlock::Hosted { .. }))
+            .map(|block| block_tokens(block, counter))
+            .sum(),
+        RequestMessage::System { .. } | RequestMessage::ToolResults { .. } => 0,
+    };
+    Size {
+        measured: 0,
+        counted: request_tokens(request, counter),
+        margin: counter.margin(),
+        guessed: request.messages.iter().map(guess).sum(),
+    }
+}
+
+/// The part of an entry's tokens that is a guess: see [`Size::guessed`].
+fn entry_guess(entry: &Entry, counter: &dyn TokenCounter) -> u64 {
+    match entry {
+        Entry::Input { input, .. } => input_guess(input, counter),
+        Entry::Note { .. } => 0,
+        Entry::Assistant(message) => message
+            .parts
+            .iter()
+            .filter(|part| !part.superseded && part.is_hosted())
+            .map(|part| part_tokens(part, counter))
+            .sum(),
+    }
+}
+
+/// The part of an input's tokens that is a guess: its files.
+pub(super) fn input_guess(input: &InputKind, counter: &dyn TokenCounter) -> u64 {
+    match input {
+        InputKind::User { media, .. } => media.iter().map(|m| counter.media(m)).sum(),
+        _ => 0,
+    }
+}
+
+/// Tokens of a hosted tool's block as the vendor wrote it. What is sealed in it is the text of pages: about four
+/// bytes a token, four characters of base64 for three bytes.
+fn hosted_tokens(native: &str, counter: &dyn TokenCounter) -> u64 {
+    const SEALED: &str = "\"encrypted_content\"";
+    let mut tokens = 0;
+    let mut rest = native;
+    while let Some(at) = rest.find(SEALED) {
+        let (before, behind) = rest.split_at(at + SEALED.len());
+        let value = behind.trim_start_matches([' ', ':', '\n']);
+        let Some(value) = value.strip_prefix('"') else {
+            tokens += counter.text(before);
+            rest = behind;
+            continue;
+        };
+        let (sealed, after) = value.split_at(value.find('"').unwrap_or(value.len()));
+        tokens += counter.text(before) + (sealed.len() as u64).div_ceil(5);
+        rest = after;
+    }
+    tokens + counter.text(rest)
 }
 
 fn result_tokens(part: &Part, counter: &dyn TokenCounter) -> u64 {
@@ -301,9 +397,11 @@ fn block_tokens(block: &AssistantBlock, counter: &dyn TokenCounter) -> u64 {
             text,
             ..
         } => {
+            let native =
+                |own: &Option<String>| own.as_ref().map_or(0, |own| hosted_tokens(own, counter));
             PER_TOOL
-                + larger(counter.text(input), call.as_ref())
-                + larger(counter.text(text), result.as_ref())
+                + counter.text(input).max(native(call))
+                + counter.text(text).max(native(result))
         }
         AssistantBlock::Opaque { native } => counter.text(native),
     }
@@ -343,14 +441,14 @@ fn part_tokens(part: &Part, counter: &dyn TokenCounter) -> u64 {
         PartKind::Tool(tool) => {
             let input = tool.input.as_ref().map_or(2, |i| counter.text(i));
             let hosted = match (&tool.native, tool.executed) {
-                (Some(native), true) => counter.text(&native.native),
+                (Some(native), true) => hosted_tokens(&native.native, counter),
                 _ => 0,
             };
             let result = tool.outcome.as_ref().map_or(0, |outcome| {
                 let native = outcome
                     .native
                     .as_ref()
-                    .map_or(0, |n| counter.text(&n.native));
+                    .map_or(0, |n| hosted_tokens(&n.native, counter));
                 counter.text(&outcome.text).max(native)
             });
             PER_TOOL + input.max(hosted) + result + counter.text(&tool.name)

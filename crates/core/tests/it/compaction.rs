@@ -7,7 +7,7 @@ use tenure_core::compaction::*;
 use tenure_core::event::body::*;
 use tenure_core::model::ModelLimits;
 use tenure_core::provider::{Finish, ProviderEvent};
-use tenure_core::request::{RequestMessage, UserPart};
+use tenure_core::request::{Media, RequestMessage, UserPart};
 use tenure_core::{CompactionId, SessionError};
 
 pub fn window(tokens: u64) -> ModelLimits {
@@ -50,6 +50,7 @@ pub fn planned(
         cache_key: "k",
         too_large: 0,
         firmly: false,
+        effort: None,
     })
 }
 
@@ -520,6 +521,7 @@ fn a_request_too_large_for_the_provider_is_halved_each_time() {
             cache_key: "k",
             too_large,
             firmly: false,
+            effort: None,
         });
         request_tokens(&plan.unwrap().request, &Rough)
     };
@@ -547,6 +549,7 @@ fn what_stays_may_be_too_much_for_the_window() {
         cache_key: "k",
         too_large: 0,
         firmly: false,
+        effort: None,
     })
     .unwrap_err();
     let Unplannable::Futile {
@@ -563,9 +566,8 @@ fn what_stays_may_be_too_much_for_the_window() {
 fn the_output_limit_leaves_the_prompt_its_room() {
     let limits = |context, output| ModelLimits { context, output };
     let size = |counted| Size {
-        measured: 0,
         counted,
-        margin: 0,
+        ..Size::default()
     };
     let known = limits(Some(32_000), Some(8_000));
     assert_eq!(
@@ -586,6 +588,215 @@ fn the_output_limit_leaves_the_prompt_its_room() {
         output_limit(Some(9), &limits(None, None), &size(1)),
         Some(9)
     );
+}
+
+#[test]
+fn an_estimate_alone_takes_no_answer_its_room() {
+    let limits = |context| ModelLimits {
+        context: Some(context),
+        output: Some(64_000),
+    };
+    let room = |window, size: Size| output_limit(Some(64_000), &limits(window), &size);
+    let guess = Size {
+        counted: 207_000,
+        margin: 25,
+        ..Size::default()
+    };
+    assert_eq!(
+        room(200_000, guess),
+        Some(8_192),
+        "enough to think and answer"
+    );
+    assert_eq!(
+        room(
+            16_000,
+            Size {
+                counted: 15_900,
+                ..guess
+            }
+        ),
+        Some(4_000)
+    );
+    let half = Size {
+        counted: 150_000,
+        ..guess
+    };
+    assert_eq!(
+        room(200_000, half),
+        Some(50_000),
+        "its margin is not taken away"
+    );
+    let measured = Size {
+        measured: 197_000,
+        counted: 1_000,
+        ..guess
+    };
+    assert_eq!(
+        room(200_000, measured),
+        Some(2_500),
+        "what was counted is so"
+    );
+}
+
+fn input_with(media: Media) -> InputKind {
+    InputKind::User {
+        text: "look".to_owned(),
+        files: Vec::new(),
+        media: vec![media],
+        schema: None,
+        effort: None,
+    }
+}
+
+#[test]
+fn what_only_the_bytes_of_a_file_tell_never_decides_that_a_request_is_not_sent() {
+    // By its size alone a document of 20 MB is a million tokens.
+    let media = Media {
+        name: "plan.pdf".to_owned(),
+        media_type: "application/pdf".to_owned(),
+        data: "A".repeat(28_000_000).into(),
+    };
+    let mut journal = Journal::new();
+    journal.input("u1", input_with(media.clone()));
+    let whole = size(&journal.state, &journal.request(), &Rough);
+    assert!(whole.likely() > 1_000_000 && !whole.surely_above(200_000));
+    journal.whole(
+        "a1",
+        [text("t", "seen"), vec![finish(Finish::Stop)]].concat(),
+    );
+    journal.input("u2", input_with(media));
+    let newer = size(&journal.state, &journal.request(), &Rough);
+    assert!(newer.likely() > 1_000_000 && newer.measured > 0);
+    assert!(!newer.surely_above(200_000));
+    // Words are told from: so many surely do not fit.
+    let words = journal.user("u3", &"word ".repeat(600_000)).clone();
+    assert!(size(&words.state, &words.request(), &Rough).surely_above(200_000));
+    // Nor is such a file the reason why nothing can be compacted.
+    exchange(&mut journal, 4, "x", 100);
+    journal.input(
+        "u5",
+        input_with(Media {
+            name: "b.pdf".to_owned(),
+            media_type: "application/pdf".to_owned(),
+            data: "A".repeat(28_000_000).into(),
+        }),
+    );
+    planned(&journal, CompactionReason::Overflow, 200_000).unwrap();
+}
+
+/// A step in which the vendor searched, and billed `prompt` tokens for all it asked its model.
+fn searched(journal: &mut Journal, n: usize, prompt: u64) {
+    journal.user(&format!("u{n}"), "search for it");
+    journal.begin(&format!("a{n}"));
+    let found = r#"{"type":"web_search_tool_result","content":[{"encrypted_content":"SEALED"}]}"#
+        .replace("SEALED", &"xY7".repeat(50_000));
+    let mut stream = vec![complete("s", "web_search", "{}", true)];
+    stream.push(ProviderEvent::ToolResult {
+        id: "s".to_owned(),
+        text: "ten pages".to_owned(),
+        is_error: false,
+        native: Some(found),
+    });
+    stream.extend(text("t", "it is so"));
+    stream.push(ProviderEvent::Finish {
+        finish: Finish::Stop,
+        raw: None,
+        usage: usage(prompt, 100),
+    });
+    journal.stream(stream).unwrap();
+    journal.end();
+}
+
+#[test]
+fn what_is_billed_for_searches_is_not_the_size_of_the_context() {
+    let limits = window(200_000);
+    let mut journal = Journal::new();
+    exchange(&mut journal, 1, "x", 50_000);
+    exchange(&mut journal, 2, "x", 50_000);
+    searched(&mut journal, 3, 278_000);
+    let now = meter(&journal.state);
+    assert!(!now.measured, "the rest is an estimate: {now:?}");
+    // What was measured before, and the pages as they are held: 150,000 characters of base64.
+    assert!((75_000..95_000).contains(&now.tokens), "{now:?}");
+    assert!(!is_due(&journal, &limits) && exhausted(&journal.state, &limits).is_none());
+    assert_eq!(
+        journal.state.totals.usage.input, 378_000,
+        "billed is billed"
+    );
+    // The first step after a compaction searches: that says nothing of what the compaction left.
+    let from = journal.state.entries[2].seq();
+    journal.add(compacted(from));
+    searched(&mut journal, 4, 278_000);
+    assert_eq!(journal.state.after_compaction, None);
+    assert!(exhausted(&journal.state, &limits).is_none());
+    let next = size(&journal.state, &journal.request(), &Rough);
+    assert!(!next.surely_above(200_000), "{next:?}");
+    exchange(&mut journal, 5, "x", 60_000);
+    assert_eq!(journal.state.context_tokens.map(|c| c.0), Some(60_010));
+}
+
+#[test]
+fn a_failed_attempt_does_not_measure_what_a_searching_one_brought() {
+    let mut journal = Journal::new();
+    exchange(&mut journal, 1, "x", 1_000);
+    journal.user("u2", "search").begin("a2");
+    journal
+        .stream(vec![
+            ProviderEvent::Usage(usage(2_000, 1)),
+            ProviderEvent::Error(cut_error()),
+        ])
+        .unwrap();
+    journal.retry(2).attempt(2);
+    let end = ProviderEvent::Finish {
+        finish: Finish::Stop,
+        raw: None,
+        usage: usage(90_000, 10),
+    };
+    journal
+        .stream(
+            [
+                vec![
+                    complete("s", "web_search", "{}", true),
+                    result("s", "pages"),
+                ],
+                vec![end],
+            ]
+            .concat(),
+        )
+        .unwrap();
+    journal.end();
+    assert_eq!(
+        journal.state.context_tokens, None,
+        "nothing measured holds it"
+    );
+}
+
+#[test]
+fn a_summary_has_room_for_the_thoughts_before_it_from_the_first_try() {
+    let mut journal = Journal::new();
+    exchange(&mut journal, 1, "x", 100);
+    exchange(&mut journal, 2, "x", 100);
+    let asked = |tokens, firmly| {
+        let limits = window(tokens);
+        let planned = plan(&Planning {
+            state: &journal.state,
+            reason: CompactionReason::Threshold,
+            model: &model(),
+            limits: &limits,
+            counter: &Rough,
+            fixed: 0,
+            cache_key: "k",
+            too_large: 0,
+            firmly,
+            effort: Some(tenure_core::request::Effort::Low),
+        });
+        let request = planned.unwrap().request;
+        assert_eq!(request.effort, Some(tenure_core::request::Effort::Low));
+        request.max_output.unwrap()
+    };
+    assert_eq!(asked(200_000, false), 16_000);
+    assert_eq!(asked(200_000, true), 32_000);
+    assert_eq!(asked(32_000, true), 8_000, "never more than a quarter");
 }
 
 #[test]

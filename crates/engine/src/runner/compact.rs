@@ -24,8 +24,9 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::{CompactionId, MessageId};
 use tenure_core::provider::{Finish, ProviderEvent};
-use tenure_core::request::Request;
+use tenure_core::request::{Effort, Request};
 use tenure_core::retry::Retry;
+use tenure_provider::catalogue::Ability;
 use tenure_provider::{AttemptKey, Encoded, Tokens};
 use tenure_store::HookOp;
 
@@ -78,6 +79,8 @@ struct Tries {
     /// Summaries in a row that could not be used, before this compaction.
     unusable_before: u32,
     transient: u32,
+    /// It was refused when it was told how hard to think: from then on it is not told.
+    untold: bool,
 }
 
 impl Runner {
@@ -194,7 +197,8 @@ impl Runner {
             let error = failure.error();
             self.fail_compaction(compaction, &error, usage, cost)
                 .await?;
-            match self.try_again(&mut tries, &failure) {
+            let told = planned.request.effort.is_some();
+            match self.try_again(&mut tries, &failure, told) {
                 Some(wait) => self.shared.config.env.sleep(wait).await,
                 None => return Ok(Compacted::Failed(error)),
             }
@@ -214,6 +218,7 @@ impl Runner {
         let reference = model.reference.clone();
         let cache_key = self.session.to_string();
         let tokens = Tokens::of(model.provider.protocol(), &reference.model);
+        let effort = summary_effort(model).filter(|_| !tries.untold);
         let fixed = Request {
             system: state
                 .instructions
@@ -234,6 +239,7 @@ impl Runner {
                     cache_key: &cache_key,
                     too_large: tries.too_large,
                     firmly: tries.unusable > 0,
+                    effort,
                 })
             };
             match tokens.exact() {
@@ -255,8 +261,13 @@ impl Runner {
     }
 
     /// How long to wait before the next try; none when there is no next one.
-    fn try_again(&self, tries: &mut Tries, failure: &Failure) -> Option<Duration> {
+    fn try_again(&self, tries: &mut Tries, failure: &Failure, told: bool) -> Option<Duration> {
         match failure {
+            // Some models that think take no word, or only some, on how hard.
+            Failure::Provider(error) if told && error.class == ErrorClass::InvalidRequest => {
+                tries.untold = true;
+                Some(Duration::ZERO)
+            }
             Failure::Unusable(_) => {
                 tries.unusable += 1;
                 let so_far = tries.unusable_before + tries.unusable;
@@ -425,6 +436,13 @@ impl Runner {
         }
         heard.summary()
     }
+}
+
+/// How hard a model is asked to think about a summary: a little where it is known to think, since what vendors take for
+/// usual leaves a summary little room. Of others nothing is asked that they may not know.
+fn summary_effort(model: &Model) -> Option<Effort> {
+    let known = model.info.abilities.as_ref()?;
+    known.has(Ability::Reasoning).then_some(Effort::Low)
 }
 
 /// What came of an answer so far.

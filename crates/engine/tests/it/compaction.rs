@@ -1,11 +1,19 @@
 //! Compaction: by threshold, by overflow, by hand; and how each of them fails.
 
 use crate::support::*;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::body::CompactionReason;
 use tenure_core::event::{Event, EventBody};
+use tenure_core::facts::IdSource;
 use tenure_core::id::SessionId;
+use tenure_core::request::{Effort, Media};
 use tenure_engine::*;
+use tenure_provider::ModelSettings;
+use tenure_provider::catalogue::{Abilities, Ability};
 
 fn overflow() -> Play {
     Play::Refuse(ProviderError::new(
@@ -421,4 +429,129 @@ async fn a_node_lost_behind_a_compaction_leaves_the_step_its_number() {
         asked.contains("short summary") && asked.contains("the new question"),
         "{asked}"
     );
+}
+
+#[tokio::test]
+async fn a_model_that_thinks_is_told_to_think_little_about_a_summary_unless_it_refuses_to_be_told()
+{
+    let refused = || {
+        Play::Refuse(ProviderError::new(
+            ErrorClass::InvalidRequest,
+            "unsupported value for reasoning.effort",
+        ))
+    };
+    for thinks in [true, false] {
+        let mut bed = Bed::new([]);
+        let known = Abilities::default().with(Ability::Tools);
+        let settings = ModelSettings {
+            abilities: Some(if thinks {
+                known.with(Ability::Reasoning)
+            } else {
+                known
+            }),
+            ..ModelSettings::default()
+        };
+        bed.catalogue.declare(&Bed::model_ref(), settings);
+        let engine = bed.engine().await;
+        let session = with_history(&bed, &engine).await;
+        bed.model.push(overflow());
+        bed.model.push(refused());
+        bed.model.push(Play::Answer(text("short summary")));
+        bed.model.push(Play::Answer(text("fits")));
+        let (_, ended) = ask(&engine, &session, "new").await;
+        engine.idle().await;
+        bed.assert_at_rest(&session).await;
+        let effort = |index| bed.model.request(index).effort;
+        if thinks {
+            assert_eq!(ended, Outcome::Succeeded);
+            assert_eq!((effort(2), effort(3)), (Some(Effort::Low), None));
+            assert_eq!(kinds(&bed.log(&session).await), ["invalid_request"]);
+        } else {
+            // It was told nothing that it could refuse: asking again would change nothing.
+            assert_eq!(failed(ended).kind, "context_overflow");
+            assert_eq!((effort(2), bed.model.sent()), (None, 3));
+        }
+    }
+}
+
+/// The world, counting what is done off the threads that serve others.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl IdSource for Counting {
+    fn next_bits(&self) -> u128 {
+        SystemEnvironment.next_bits()
+    }
+}
+
+impl Environment for Counting {
+    fn now_ms(&self) -> i64 {
+        SystemEnvironment.now_ms()
+    }
+
+    fn boot_ms(&self) -> u64 {
+        SystemEnvironment.boot_ms()
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnvironment.random()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        SystemEnvironment.sleep(duration)
+    }
+
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        SystemEnvironment.spawn(future);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        SystemEnvironment.blocking(work)
+    }
+
+    fn end_leftover(
+        &self,
+        process: tenure_store::ProcessId,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        SystemEnvironment.end_leftover(process)
+    }
+
+    fn as_ids(&self) -> &dyn IdSource {
+        self
+    }
+}
+
+#[tokio::test]
+async fn files_are_looked_into_off_the_threads_that_serve_others() {
+    let mut bed = Bed::new([]);
+    let world = Arc::new(Counting::default());
+    bed.config.env = world.clone();
+    let engine = bed.engine().await;
+    let session = bed.session().await;
+    let done = || world.0.load(Ordering::SeqCst);
+    bed.model.push(Play::Answer(text("first")));
+    ask(&engine, &session, "begins").await;
+    engine.idle().await;
+    let begun = done();
+    bed.model.push(Play::Answer(text("second")));
+    ask(&engine, &session, "words only").await;
+    engine.idle().await;
+    let words = done() - begun;
+    bed.model.push(Play::Answer(text("third")));
+    let prompt = Prompt {
+        media: vec![Media {
+            name: "plan.pdf".to_owned(),
+            media_type: "application/pdf".to_owned(),
+            data: "JVBERi0xLjQK".into(),
+        }],
+        ..Prompt::steer("and a file")
+    };
+    let admission = bed.admit(&session, prompt).await;
+    assert_eq!(
+        outcome(&engine, &session, &admission).await,
+        Outcome::Succeeded
+    );
+    engine.idle().await;
+    assert_eq!(done() - begun - words, words + 1);
 }

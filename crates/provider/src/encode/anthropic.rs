@@ -326,12 +326,10 @@ fn user<'a>(drafts: &mut Vec<Draft<'a>>, blocks: impl IntoIterator<Item = UserBl
     }
 }
 
-/// Is the tool loop under way one whose assistant message does not begin with thinking? Another model made
-/// it, or its thinking was never signed.
+/// Is the tool loop under way one whose first assistant message does not begin with thinking? Another model made
+/// it, or its thinking was never signed. The messages behind the first need not begin so: many models think once in
+/// a loop, and thinking that came and went within it would cost the cache.
 fn loop_without_thinking(drafts: &[Draft<'_>]) -> bool {
-    let [.., Draft::Assistant(content), Draft::User(answers)] = drafts else {
-        return false;
-    };
     #[derive(Deserialize)]
     struct Kind {
         #[serde(default)]
@@ -342,11 +340,22 @@ fn loop_without_thinking(drafts: &[Draft<'_>]) -> bool {
             .map(|kind| kind.r#type)
             .unwrap_or_default()
     };
-    let open = answers
-        .iter()
-        .any(|block| matches!(block, UserBlock::Result { .. }));
-    let first = content.first().map(kind).unwrap_or_default();
-    open && first != "thinking" && first != "redacted_thinking"
+    let answers = |blocks: &[UserBlock<'_>]| {
+        let result = |block: &UserBlock<'_>| matches!(block, UserBlock::Result { .. });
+        blocks.iter().any(result)
+    };
+    let mut first = None;
+    let mut rest = drafts;
+    while let [before @ .., Draft::Assistant(content), Draft::User(blocks)] = rest
+        && answers(blocks)
+    {
+        first = Some(content);
+        rest = before;
+    }
+    first.is_some_and(|content| {
+        let first = content.first().map(kind).unwrap_or_default();
+        first != "thinking" && first != "redacted_thinking"
+    })
 }
 
 /// Which calls are allowed, in the vendor's words.

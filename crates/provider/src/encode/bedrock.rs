@@ -292,17 +292,20 @@ fn said_blocks<'a>(
     }
 }
 
-/// Is the tool loop under way one whose assistant message does not begin with reasoning? Another model made
-/// it, or its reasoning was never signed.
+/// Is the tool loop under way one whose first assistant message does not begin with thinking? Those behind it need
+/// not: many models think once in a loop.
 fn loop_without_thinking(drafts: &[Draft<'_>]) -> bool {
-    let [.., Draft::Assistant(content), Draft::User(answers)] = drafts else {
-        return false;
-    };
-    let looping = answers
-        .iter()
-        .all(|block| matches!(block, UserBlock::Result { .. }));
-    let begins = matches!(content.first(), Some(Block::Thought(_)));
-    looping && !begins
+    let mut first = None;
+    let mut rest = drafts;
+    while let [before @ .., Draft::Assistant(content), Draft::User(answers)] = rest
+        && answers
+            .iter()
+            .all(|block| matches!(block, UserBlock::Result { .. }))
+    {
+        first = Some(content);
+        rest = before;
+    }
+    first.is_some_and(|content| !matches!(content.first(), Some(Block::Thought(_))))
 }
 
 /// The definitions, and whether they are this request's own. A history with calls needs definitions even

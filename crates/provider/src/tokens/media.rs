@@ -102,22 +102,63 @@ fn decoded(media: &Media, most: usize) -> Option<Vec<u8>> {
     STANDARD.decode(data.get(..end)?).ok()
 }
 
-/// The pages a PDF says it has, where it says so in plain words; many write it compressed.
+/// A dictionary of a PDF that is open.
+#[derive(Default)]
+struct Dictionary {
+    page_tree: bool,
+    count: u64,
+}
+
+/// Dictionaries inside each other that are followed; more are no document.
+const DEPTH: usize = 64;
+
+/// The pages a PDF says it has, where it says so in plain words; many write it compressed. Only the page tree tells:
+/// bookmarks and others have counts, too. One pass, whatever the bytes are.
 fn pages(media: &Media) -> Option<u64> {
     let bytes = decoded(media, usize::MAX)?;
-    let mut found = 0;
-    let mut single = 0;
-    for at in memchr::memmem::find_iter(&bytes, b"/Type") {
-        let behind = bytes[at + 5..].trim_ascii_start();
-        if behind.starts_with(b"/Page") && !behind.starts_with(b"/Pages") {
-            single += 1;
+    let (mut counted, mut single, mut next) = (0, 0, 0);
+    let mut open: Vec<Dictionary> = Vec::new();
+    for at in memchr::memchr3_iter(b'<', b'>', b'/', &bytes) {
+        if at < next {
+            continue;
+        }
+        let here = &bytes[at..];
+        if here.starts_with(b"<<") {
+            next = at + 2;
+            // An object begins anew, whatever the packed bytes before it looked like.
+            let anew = bytes[..at].trim_ascii_end().ends_with(b"obj");
+            if anew || open.len() >= DEPTH {
+                open.clear();
+            }
+            open.push(Dictionary::default());
+        } else if here.starts_with(b">>") {
+            next = at + 2;
+            if let Some(ended) = open.pop().filter(|ended| ended.page_tree) {
+                counted = counted.max(ended.count);
+            }
+        } else if let Some(rest) = after_name(here, b"/Type") {
+            let kind = rest.trim_ascii_start();
+            let tree = after_name(kind, b"/Pages").is_some();
+            single += u64::from(after_name(kind, b"/Page").is_some());
+            if let Some(inner) = open.last_mut().filter(|_| tree) {
+                inner.page_tree = true;
+            }
+        } else if let Some(rest) = after_name(here, b"/Count")
+            && let Some(inner) = open.last_mut()
+        {
+            inner.count = number(rest);
         }
     }
-    for at in memchr::memmem::find_iter(&bytes, b"/Count") {
-        found = found.max(number(&bytes[at + 6..]));
-    }
-    let pages = found.min(100_000).max(single);
+    // Whatever it says: a page takes more bytes than that.
+    let pages = counted.max(single).min(bytes.len() as u64 / 16);
     (pages > 0).then_some(pages)
+}
+
+/// What is behind exactly this name.
+fn after_name<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let rest = bytes.strip_prefix(name)?;
+    let goes_on = rest.first().is_some_and(u8::is_ascii_alphanumeric);
+    (!goes_on).then_some(rest)
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -172,15 +213,36 @@ mod tests {
 
     #[test]
     fn documents_cost_by_their_pages_or_by_their_size() {
-        let three = b"%PDF-1.4 /Type /Pages /Count 3 ... /Type /Page ... /Type/Page>>";
+        let three =
+            b"%PDF-1.4 <</Kids [1 0 R] /Type /Pages /Count 3>> <</Type /Page>> <</Type/Page>>";
         assert_eq!(
             Rules::Anthropic.tokens(&media("application/pdf", three)),
             3 * 4_600
         );
         let packed = media("application/pdf", &vec![7; 1_000_000]);
         assert!(Rules::Anthropic.tokens(&packed) > 40_000);
-        let huge = b"/Count 99999999999999999999";
-        assert_eq!(pages(&media("application/pdf", huge)), Some(100_000));
+        let huge = b"<</Type /Pages /Count 99999999999999999999>>";
+        assert_eq!(pages(&media("application/pdf", huge)), Some(2));
+    }
+
+    #[test]
+    fn only_the_page_tree_counts_the_pages_of_a_document() {
+        let told = |text: &str| pages(&media("application/pdf", text.as_bytes()));
+        let body = "%PDF-1.7\n".to_owned() + &"% filler\n".repeat(200);
+        let tree = "2 0 obj\n<< /Resources << /Font << /F1 5 0 R >> /Count 900 >>\n/Type /Pages /Kids [3 0 R]\n/Count 12 >>";
+        let marks =
+            "9 0 obj << /Type /Outlines /First 10 0 R /Count 5000 >> << /Title (x) /Count -77 >>";
+        assert_eq!(told(&format!("{body}{marks}{tree}")), Some(12));
+        assert_eq!(told(&format!("{body}{tree}{marks}")), Some(12));
+        // Inner nodes of the tree count fewer than its root.
+        let inner = "<</Type/Pages/Parent 2 0 R/Count 6>>";
+        assert_eq!(told(&format!("{body}{inner}{tree}{inner}")), Some(12));
+        assert_eq!(told(&format!("{body}{marks}")), None);
+        assert_eq!(told(&format!("{body}<</Type /PageLabel /Count 7>>")), None);
+        // No dictionary, or one without end, tells nothing and breaks nothing.
+        assert_eq!(told(&format!("{body}>> /Type /Pages /Count 7")), None);
+        assert_eq!(told(&format!("{body}<</Type /Pages <<<<<< /Count 7")), None);
+        assert_eq!(told(&format!("{body}<</Type /Pages /Count")), None);
     }
 
     #[test]

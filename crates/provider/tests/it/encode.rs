@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use tenure_core::error::ErrorClass;
 use tenure_core::model::{ModelLimits, ModelRef};
 use tenure_core::request::{
-    AssistantBlock, Request, RequestMessage, ToolChoice, ToolDef, ToolResult,
+    AssistantBlock, Effort, Request, RequestMessage, ToolChoice, ToolDef, ToolResult,
 };
 use tenure_provider::{Dialect, Encoded, Protocol, encode};
 
@@ -426,6 +426,69 @@ fn bc_s_060_unsigned_thinking_stays_at_home() {
         )
         .unwrap();
         assert!(!sent.contains("secret plan"), "{sent}");
+    }
+}
+
+#[test]
+fn thinking_neither_comes_nor_goes_within_a_tool_loop() {
+    let thought = |native: &str| AssistantBlock::Reasoning {
+        text: "t".into(),
+        native: Some(native.into()),
+    };
+    let signed = [
+        (
+            Protocol::AnthropicMessages,
+            "claude-sonnet-4-5",
+            r#"{"type":"thinking","thinking":"t","signature":"S"}"#,
+            "/thinking/type",
+        ),
+        #[cfg(feature = "bedrock")]
+        (
+            Protocol::BedrockConverse,
+            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            r#"{"reasoningContent":{"reasoningText":{"text":"t","signature":"S"}}}"#,
+            "/additionalModelRequestFields/thinking/type",
+        ),
+    ];
+    for (protocol, model, native, at) in signed {
+        let thinks = |messages: Vec<RequestMessage>| {
+            let mut request = request(messages);
+            request.model.model = model.into();
+            request.effort = Some(Effort::High);
+            request.max_output = Some(20_000);
+            body(protocol, &request).pointer(at).cloned()
+        };
+        let enabled = Some(json!("enabled"));
+        let mut messages = vec![
+            user("old"),
+            assistant(vec![call("c0")]),
+            results(vec![result("c0", "ok")]),
+            assistant(vec![text("done")]),
+            user("go"),
+        ];
+        assert_eq!(thinks(messages.clone()), enabled, "{protocol:?}");
+        // The model thinks once, and calls three times.
+        messages.push(assistant(vec![thought(native), call("c1")]));
+        messages.push(results(vec![result("c1", "ok")]));
+        for id in ["c2", "c3"] {
+            assert_eq!(
+                thinks(messages.clone()),
+                enabled,
+                "{protocol:?} before {id}"
+            );
+            messages.push(assistant(vec![call(id)]));
+            messages.push(results(vec![result(id, "ok")]));
+        }
+        assert_eq!(thinks(messages.clone()), enabled, "{protocol:?}");
+        // A loop that began without goes on without, whatever came later.
+        messages.push(assistant(vec![text("done")]));
+        messages.push(user("and now"));
+        messages.push(assistant(vec![call("c4")]));
+        messages.push(results(vec![result("c4", "ok")]));
+        assert_eq!(thinks(messages.clone()), None, "{protocol:?}");
+        messages.push(assistant(vec![thought(native), call("c5")]));
+        messages.push(results(vec![result("c5", "ok")]));
+        assert_eq!(thinks(messages), None, "{protocol:?}");
     }
 }
 

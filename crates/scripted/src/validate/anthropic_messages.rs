@@ -329,7 +329,8 @@ fn check_tool_result(block: &Value, at: &str, report: &mut Report) {
     });
 }
 
-/// With thinking enabled, the assistant message of the tool loop that is open must begin with its thinking.
+/// With thinking enabled, the first assistant message of the tool loop that is open must begin with its thinking; a
+/// model that thinks once says nothing of the kind in the others.
 fn check_thinking_first(body: &Value, messages: &[Value], report: &mut Report) {
     if body.pointer("/thinking/type") != Some(&Value::String("enabled".into())) {
         return;
@@ -339,18 +340,26 @@ fn check_thinking_first(body: &Value, messages: &[Value], report: &mut Report) {
         .enumerate()
         .rev()
         .find(|(_, m)| text_of(m, "role") == "assistant");
-    let Some((index, message)) = last else { return };
+    let Some((mut index, mut message)) = last else {
+        return;
+    };
     // A plain text prompt behind it has closed the tool loop.
     let closed = messages[index + 1..]
         .iter()
         .any(|m| !anthropic_pairing::holds(m, "tool_result"));
-    let Some(blocks) = message.get("content").and_then(Value::as_array) else {
-        return;
-    };
     if closed || !anthropic_pairing::holds(message, "tool_use") {
         return;
     }
-    let first = text_of(&blocks[0], "type");
+    while index >= 2
+        && anthropic_pairing::holds(&messages[index - 1], "tool_result")
+        && anthropic_pairing::holds(&messages[index - 2], "tool_use")
+    {
+        index -= 2;
+        message = &messages[index];
+    }
+    let first = message
+        .pointer("/content/0")
+        .map_or("", |block| text_of(block, "type"));
     report.check(
         first == "thinking" || first == "redacted_thinking",
         "anthropic.thinking_first",

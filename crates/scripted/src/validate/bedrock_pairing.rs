@@ -149,26 +149,34 @@ fn check_mixed(maker: Maker, message: &Value, at: &str, report: &mut Report) {
     }
 }
 
-/// With thinking enabled, the assistant message of the tool loop that is open must begin with its thinking.
+/// With thinking enabled, the first assistant message of the tool loop that is open must begin with its thinking.
 fn check_thinking_first(maker: Maker, body: &Value, messages: &[Value], report: &mut Report) {
     let enabled = body.pointer("/additionalModelRequestFields/thinking/type");
     if maker != Maker::Anthropic || enabled != Some(&Value::String("enabled".into())) {
         return;
     }
-    let [.., calling, answers] = messages else {
+    let only_results = |message: &Value| {
+        blocks(message)
+            .iter()
+            .all(|b| b.get("toolResult").is_some() || b.get("cachePoint").is_some())
+    };
+    let mut calling = None;
+    let mut rest = messages;
+    while let [before @ .., called, answers] = rest
+        && only_results(answers)
+        && holds(called, "toolUse")
+    {
+        calling = Some((before.len(), called));
+        rest = before;
+    }
+    let Some((index, calling)) = calling else {
         return;
     };
-    let results = blocks(answers)
-        .iter()
-        .all(|b| b.get("toolResult").is_some() || b.get("cachePoint").is_some());
-    if !results || !holds(calling, "toolUse") {
-        return;
-    }
     let first = blocks(calling).first();
     report.check(
         first.is_some_and(|b| b.get("reasoningContent").is_some()),
         "bedrock.thinking_first",
-        &format!("messages[{}].content[0]", messages.len() - 2),
+        &format!("messages[{index}].content[0]"),
         || {
             "Expected `thinking` or `redacted_thinking`: when `thinking` is enabled, a final `assistant` message \
              must start with a thinking block"

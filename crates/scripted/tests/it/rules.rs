@@ -965,6 +965,29 @@ fn a_cache_mark_word_inside_a_tool_input_is_not_a_mark() {
 }
 
 #[test]
+fn thinking_is_asked_of_the_first_message_of_an_open_tool_loop() {
+    let mut body = anthropic_good();
+    let again = [
+        json!({"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_again", "name": "bash", "input": {}}]}),
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_again", "content": "x"}]}),
+    ];
+    let name = body.pointer("/tools/0/name").unwrap().clone();
+    list(&mut body, "/messages").extend(again);
+    set(&mut body, "/messages/5/content/0/name", name);
+    assert_eq!(
+        validate::anthropic_messages(&body),
+        Ok(()),
+        "it thought once"
+    );
+    list(&mut body, "/messages/3/content").drain(0..2);
+    let refused = format!("{:?}", validate::anthropic_messages(&body));
+    assert!(
+        refused.contains("anthropic.thinking_first") && refused.contains("messages[3]"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn thinking_is_not_asked_of_a_closed_tool_loop() {
     let mut body = anthropic_good();
     list(&mut body, "/messages/3/content").drain(0..2);

@@ -6,13 +6,13 @@ use crate::error::DrainError;
 use crate::models::Model;
 use crate::runner::{DrainEnd, Runner};
 use tenure_core::compaction::{
-    self, Size, TokenCounter, Unmeasured, Unplannable, due, exhausted, may_try, output_limit,
-    request_tokens, trigger,
+    self, Rough, Size, TokenCounter, Unmeasured, Unplannable, due, exhausted, may_try,
+    output_limit, request_size, trigger,
 };
 use tenure_core::error::SessionError;
 use tenure_core::event::body::CompactionReason;
 use tenure_core::model::ModelLimits;
-use tenure_core::request::Request;
+use tenure_core::request::{Request, RequestMessage, UserPart};
 use tenure_provider::Tokens;
 
 /// What was found before a step.
@@ -112,23 +112,50 @@ impl Runner {
     /// count where the estimate would decide and the model's vocabulary is public.
     async fn size(&self, model: &Model, limits: &ModelLimits, request: &Request) -> Size {
         let tokens = Tokens::of(model.provider.protocol(), &model.reference.model);
-        let rough = compaction::size(&self.state, request, &tokens.rough());
+        let rough = self.estimate(tokens, request).await;
         let near = trigger(limits).is_some_and(|trigger| rough.is_near(trigger));
         let Some(exact) = tokens.exact().filter(|_| near) else {
             return rough;
         };
+        self.counted(exact, request).await.unwrap_or(rough)
+    }
+
+    /// The estimate; off the threads that serve others when files are in it, whose pages and pixels are looked for.
+    async fn estimate(&self, tokens: Tokens, request: &Request) -> Size {
+        let files = match Unmeasured::of(&self.state) {
+            Some((_, newer)) => newer.has_media(),
+            None => has_media(request),
+        };
+        if files && let Some(size) = self.counted(tokens.rough(), request).await {
+            return size;
+        }
+        // Without a look into files.
+        compaction::size(&self.state, request, &Rough)
+    }
+
+    /// The size as `counter` sees it, off the threads that serve others; none when counting failed.
+    async fn counted(
+        &self,
+        counter: impl TokenCounter + 'static,
+        request: &Request,
+    ) -> Option<Size> {
         let env = self.shared.config.env.as_ref();
-        let counted = match Unmeasured::of(&self.state) {
-            Some((_, newer)) => off_thread(env, move || newer.tokens(&exact)).await,
+        match Unmeasured::of(&self.state) {
+            Some((measured, newer)) => {
+                off_thread(env, move || newer.size(measured, &counter)).await
+            }
             None => {
                 let request = request.clone();
-                off_thread(env, move || request_tokens(&request, &exact)).await
+                off_thread(env, move || request_size(&request, &counter)).await
             }
-        };
-        counted.map_or(rough, |counted| Size {
-            counted,
-            margin: exact.margin(),
-            ..rough
-        })
+        }
     }
+}
+
+fn has_media(request: &Request) -> bool {
+    let media = |part: &UserPart| matches!(part, UserPart::Media(_));
+    request
+        .messages
+        .iter()
+        .any(|message| matches!(message, RequestMessage::User { parts } if parts.iter().any(media)))
 }
