@@ -16,6 +16,7 @@ use tenure_core::request::{AssistantBlock, HostedTool, Media, Request, ToolChoic
 
 /// What the vendor's own endpoint takes of pictures and documents.
 const MEDIA: media::Limits = media::Limits {
+    types: media::TYPES,
     image: 5 * 1024 * 1024,
     document: 24 * 1024 * 1024,
     side: 8000,

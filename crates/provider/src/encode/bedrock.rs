@@ -23,6 +23,7 @@ const DOCUMENTS: usize = 5;
 
 /// What Converse takes of pictures (3.75 MB) and documents (4.5 MB).
 const MEDIA: media::Limits = media::Limits {
+    types: media::TYPES,
     image: 5 * 1024 * 1024,
     document: 6 * 1024 * 1024,
     side: 8000,

@@ -3,6 +3,7 @@
 mod assistant;
 mod content;
 mod ids;
+mod limits;
 mod messages;
 mod options;
 

@@ -7,6 +7,8 @@ mod contents;
 mod family;
 mod schema;
 
+pub(super) use contents::MEDIA;
+
 use super::shape::visible;
 use family::{Family, Thinking};
 use serde::Serialize;

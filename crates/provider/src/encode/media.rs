@@ -11,6 +11,8 @@ use tenure_core::request::{Media, Request, RequestMessage, UserPart};
 /// What an endpoint takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
+    /// Media types.
+    pub types: &'static [&'static str],
     /// Longest base64 of one image.
     pub image: usize,
     /// Longest base64 of one document.
@@ -26,6 +28,15 @@ pub(super) struct Limits {
     /// All base64 of a request together.
     pub sum: usize,
 }
+
+/// The types of [`kind`], for endpoints that take all of them.
+pub(super) const TYPES: &[&str] = &[
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "application/pdf",
+];
 
 /// What a medium is to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +56,8 @@ pub(super) fn kind(media: &Media) -> Option<Kind> {
     }
 }
 
-/// Oldest media go out of a request in steps of so many images and so many bytes: with every new picture
-/// one of the old going would change the request's beginning each time.
+/// Oldest media go out of a request in steps of so many images and so many bytes, at most a quarter of the limit:
+/// with every new picture one of the old going would change the request's beginning each time.
 const STEP_IMAGES: usize = 25;
 const STEP_BYTES: usize = 8 * 1024 * 1024;
 
@@ -123,11 +134,18 @@ fn media_of(message: &RequestMessage) -> impl Iterator<Item = &Media> {
 fn too_many<'a>(shown: &[&'a Media], limits: &Limits) -> Vec<&'a Media> {
     let is_image = |m: &Media| kind(m) == Some(Kind::Image);
     let images = shown.iter().filter(|m| is_image(m)).count();
-    let mut drop_images = in_steps(images.saturating_sub(limits.images), STEP_IMAGES);
+    let mut drop_images = in_steps(
+        images.saturating_sub(limits.images),
+        STEP_IMAGES.min(limits.images / 4),
+    );
     let sum: usize = shown.iter().map(|m| m.data.len()).sum();
-    let drop_bytes = in_steps(sum.saturating_sub(limits.sum), STEP_BYTES);
+    let drop_bytes = in_steps(
+        sum.saturating_sub(limits.sum),
+        STEP_BYTES.min(limits.sum / 4),
+    );
     let mut before = 0;
-    shown
+    // The newest is what the prompt is about, and fits alone.
+    shown[..shown.len().saturating_sub(1)]
         .iter()
         .filter(|media| {
             let by_sum = before < drop_bytes;
@@ -141,6 +159,7 @@ fn too_many<'a>(shown: &[&'a Media], limits: &Limits) -> Vec<&'a Media> {
 }
 
 fn in_steps(count: usize, step: usize) -> usize {
+    let step = step.max(1);
     count.div_ceil(step) * step
 }
 
@@ -148,6 +167,9 @@ fn fault(media: &Media, limits: &Limits, side: u32) -> Option<String> {
     let Some(kind) = kind(media) else {
         return Some("this kind of file is not taken".to_owned());
     };
+    if !limits.types.contains(&media.media_type.as_str()) {
+        return Some(format!("{} is not taken", media.media_type));
+    }
     let longest = match kind {
         Kind::Image => limits.image,
         Kind::Pdf => limits.document,
@@ -276,6 +298,7 @@ mod tests {
     #[test]
     fn the_oldest_go_in_steps() {
         let limits = Limits {
+            types: TYPES,
             image: 1 << 20,
             document: 1 << 20,
             side: 8000,
@@ -299,5 +322,20 @@ mod tests {
             [gone(100), gone(101), gone(125), gone(126)],
             [0, 25, 25, 50]
         );
+        let few = Limits {
+            images: 5,
+            ..limits
+        };
+        let shown: Vec<&Media> = media[..6].iter().collect();
+        assert_eq!(
+            too_many(&shown, &few).len(),
+            1,
+            "a small limit, a small step"
+        );
+        let small = Limits { sum: 16, ..limits };
+        let shown: Vec<&Media> = media[..6].iter().collect();
+        let gone = too_many(&shown, &small);
+        assert_eq!(gone.len(), 2);
+        assert!(std::ptr::eq(gone[0], shown[0]), "the oldest");
     }
 }

@@ -14,6 +14,7 @@ const ID_LIMIT: usize = 64;
 
 /// What the vendor's own endpoint takes of pictures and documents.
 const MEDIA: media::Limits = media::Limits {
+    types: media::TYPES,
     image: 20 * 1024 * 1024,
     document: 40 * 1024 * 1024,
     // Larger pictures are scaled by the vendor itself.

@@ -358,13 +358,17 @@ fn kimis_own_ids_are_read_by_the_model_and_stay() {
     }
 }
 
+const PNG: &str = "iVBORw0KGgo=";
+const PDF: &str = "JVBERi0xLjc=";
+
 fn media(media_type: &str, name: &str) -> UserPart {
     UserPart::Media(Media {
         name: name.into(),
         media_type: media_type.into(),
-        data: match media_type {
-            "image/png" => "iVBORw0KGgo=".into(),
-            _ => "JVBERi0xLjQK".into(),
+        data: if media_type == "application/pdf" {
+            PDF.into()
+        } else {
+            PNG.into()
         },
     })
 }
@@ -384,21 +388,21 @@ fn images_and_documents_as_each_server_takes_them() {
         body(dialect, &request)["messages"][1]["content"].clone()
     };
     let image =
-        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+        json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}});
     let openai = content(Dialect::Openai);
     assert_eq!(openai[0], json!({"type": "text", "text": "see"}));
     assert_eq!(openai[1], image);
     assert_eq!(
         openai[2],
-        json!({"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjQK"}})
+        json!({"type": "file", "file": {"filename": "b.pdf", "file_data": format!("data:application/pdf;base64,{PDF}")}})
     );
     assert_eq!(
         content(Dialect::Mistral)[2],
-        json!({"type": "document_url", "document_url": "data:application/pdf;base64,JVBERi0xLjQK", "document_name": "b.pdf"})
+        json!({"type": "document_url", "document_url": format!("data:application/pdf;base64,{PDF}"), "document_name": "b.pdf"})
     );
     assert_eq!(
         content(Dialect::Perplexity)[2],
-        json!({"type": "file_url", "file_url": {"url": "JVBERi0xLjQK"}, "file_name": "b.pdf"})
+        json!({"type": "file_url", "file_url": {"url": PDF}, "file_name": "b.pdf"})
     );
     let groq = content(Dialect::Groq);
     assert_eq!(groq[1], image);
@@ -425,6 +429,56 @@ fn images_and_documents_as_each_server_takes_them() {
             .unwrap()
             .contains("c.svg")
     );
+}
+
+#[test]
+fn bc_s_066_pictures_over_a_servers_limits_are_told_in_words() {
+    let content = |dialect, media: Vec<Media>| {
+        let parts = media.into_iter().map(UserPart::Media).collect();
+        let request = of("m", vec![RequestMessage::User { parts }]);
+        body(dialect, &request)["messages"][1]["content"].to_string()
+    };
+    let shown = |text: &str| text.matches("image_url\":{").count();
+    let picture = |name: &str, media_type: &str, data: String| Media {
+        name: name.into(),
+        media_type: media_type.into(),
+        data: data.into(),
+    };
+    let gif = || picture("a.gif", "image/gif", "R0lGODlhAQABAAAAACw=".into());
+    let png = |bytes: usize| {
+        let rest = "AAAA".repeat(bytes / 3);
+        picture("a.png", "image/png", format!("iVBORw0KGgoA{rest}"))
+    };
+    for dialect in [Dialect::Google, Dialect::Xai, Dialect::Dashscope] {
+        let said = content(dialect, vec![gif()]);
+        assert!(
+            said.contains("image/gif is not taken"),
+            "{dialect:?}: {said}"
+        );
+        assert_eq!(shown(&content(dialect, vec![png(0)])), 1, "{dialect:?}");
+    }
+    assert_eq!(shown(&content(Dialect::Openai, vec![gif()])), 1);
+    for (dialect, takes) in [
+        (Dialect::Groq, false),
+        (Dialect::Zai, false),
+        (Dialect::Openai, true),
+    ] {
+        let said = content(dialect, vec![png(6_000_000)]);
+        assert_eq!(shown(&said) == 1, takes, "{dialect:?}");
+        assert!(takes || said.contains("at most"), "{dialect:?}");
+    }
+    // One too many: the oldest goes, not all.
+    for (dialect, most) in [(Dialect::Groq, 5), (Dialect::Mistral, 8)] {
+        let many = content(dialect, vec![png(0); most + 1]);
+        let left = shown(&many);
+        assert!(left <= most && left >= most / 2 + 1, "{dialect:?}: {left}");
+    }
+    // A file that only claims to be a picture.
+    let fake = content(
+        Dialect::Common,
+        vec![picture("x.png", "image/png", "AAAA".into())],
+    );
+    assert_eq!(shown(&fake), 0);
 }
 
 #[test]

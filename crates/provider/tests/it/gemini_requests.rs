@@ -442,18 +442,59 @@ fn names_of_calls_begin_as_the_vendor_wants_it() {
     assert_eq!(name(1, 1, "functionCall").len(), 64);
 }
 
+fn media(name: &str, media_type: &str, data: &str) -> UserPart {
+    UserPart::Media(Media {
+        name: name.into(),
+        media_type: media_type.into(),
+        data: data.into(),
+    })
+}
+
+#[test]
+fn bc_s_066_a_kind_of_picture_the_vendor_does_not_take_is_told_in_words() {
+    let parts = vec![
+        media("a.gif", "image/gif", "R0lGODlhAQABAAAAACw="),
+        media("not.png", "image/png", "AAAA"),
+        "look".into(),
+    ];
+    let got = body(&request("m1", vec![RequestMessage::User { parts }]));
+    let words = got["contents"].to_string();
+    assert!(!words.contains("inlineData"), "{words}");
+    assert!(
+        words.contains("a.gif") && words.contains("image/gif is not taken"),
+        "{words}"
+    );
+    assert!(words.contains("not.png"), "{words}");
+}
+
+#[test]
+fn bc_s_066_old_pictures_make_room_for_new_ones_within_the_vendors_limit() {
+    // Three prompts with 7 MiB each: more than the 20 MB that a request may have.
+    let data = format!("iVBORw0KGgoA{}", "AAAA".repeat(7 * 1024 * 1024 / 3));
+    let messages = ["a.png", "b.png", "c.png"]
+        .into_iter()
+        .flat_map(|name| {
+            let parts = vec![media(name, "image/png", &data), name.into()];
+            [RequestMessage::User { parts }]
+        })
+        .collect();
+    let got = body(&request("m1", messages));
+    let parts: Vec<&Value> = got["contents"][0]["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
+    let shown = parts.iter().filter(|part| part.get("inlineData").is_some());
+    assert_eq!(shown.count(), 1);
+    assert!(parts[0]["text"].as_str().unwrap().contains("a.png"));
+    assert!(parts[4].get("inlineData").is_some(), "the newest is shown");
+}
+
 #[test]
 fn pictures_and_documents_stand_where_the_user_put_them() {
-    let media = |name: &str, kind: &str, data: &str| {
-        UserPart::Media(Media {
-            name: name.into(),
-            media_type: kind.into(),
-            data: data.into(),
-        })
-    };
     let parts = vec![
         media("a.png", "image/png", "iVBORw0KGgo="),
-        media("b.pdf", "application/pdf", "JVBERi0xLjQK"),
+        media("b.pdf", "application/pdf", "JVBERi0xLjc="),
         "compare".into(),
     ];
     let got = body(&request("m1", vec![RequestMessage::User { parts }]));
@@ -461,7 +502,7 @@ fn pictures_and_documents_stand_where_the_user_put_them() {
         got["contents"][0]["parts"],
         json!([
             {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
-            {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0xLjQK"}},
+            {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0xLjc="}},
             {"text": "compare"}])
     );
 }

@@ -28,6 +28,7 @@ pub(super) const RULES: &[&str] = &[
     "gemini.signature",
     "gemini.inline_data",
     "gemini.inline_type",
+    "gemini.inline_sum",
     "gemini.file_data",
     "gemini.function_call",
     "gemini.function_name",
@@ -147,6 +148,18 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     }) {
         return;
     }
+    let inline = |part: &Value| get(part, "inlineData").map_or(0, |data| text(data, "data").len());
+    let sum: usize = contents
+        .iter()
+        .flat_map(|content| list(content, "parts"))
+        .map(inline)
+        .sum();
+    report.check(
+        sum <= INLINE_REQUEST,
+        "gemini.inline_sum",
+        "contents",
+        || format!("Request payload size exceeds the limit: {INLINE_REQUEST} bytes."),
+    );
     for (index, content) in contents.iter().enumerate() {
         check_content(content, &format!("contents[{index}]"), report);
     }
@@ -329,6 +342,37 @@ pub(super) fn check_name(name: &str, at: &str, report: &mut Report) {
     });
 }
 
+/// What Gemini documents as input: pictures without GIF and SVG, PDF, sound, film, plain text.
+const INLINE_TYPES: &[&str] = &[
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "image/heic",
+    "image/heif",
+    "application/pdf",
+    "text/plain",
+    "audio/wav",
+    "audio/mp3",
+    "audio/mpeg",
+    "audio/aiff",
+    "audio/aac",
+    "audio/ogg",
+    "audio/flac",
+    "video/mp4",
+    "video/mpeg",
+    "video/mov",
+    "video/quicktime",
+    "video/avi",
+    "video/x-flv",
+    "video/mpg",
+    "video/webm",
+    "video/wmv",
+    "video/3gpp",
+];
+
+/// A request with data inside may have 20 MB altogether.
+const INLINE_REQUEST: usize = 20_000_000;
+
 fn check_inline(value: &Value, at: &str, report: &mut Report) {
     let data = text(value, "data");
     let decoded = STANDARD.decode(data).is_ok_and(|bytes| !bytes.is_empty());
@@ -336,10 +380,8 @@ fn check_inline(value: &Value, at: &str, report: &mut Report) {
         "inlineData.data must be base64 and not empty".into()
     });
     let mime = text(value, "mimeType");
-    let families = ["image/", "audio/", "video/", "text/"];
-    let ok = mime == "application/pdf" || families.iter().any(|family| mime.starts_with(family));
     report.check(
-        ok && mime != "image/svg+xml",
+        INLINE_TYPES.contains(&mime),
         "gemini.inline_type",
         at,
         || format!("Unsupported MIME type: {mime:?}"),

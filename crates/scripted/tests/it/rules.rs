@@ -282,7 +282,14 @@ const GEMINI: &[Mutation] = &[
         set(
             b,
             "/contents/0/parts/1/inlineData/mimeType",
-            json!("application/zip"),
+            json!("image/gif"),
+        )
+    }),
+    ("gemini.inline_sum", |b| {
+        set(
+            b,
+            "/contents/0/parts/1/inlineData/data",
+            json!("AAAA".repeat(5_000_001)),
         )
     }),
     ("gemini.file_data", |b| {

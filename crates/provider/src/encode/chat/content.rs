@@ -1,14 +1,11 @@
 //! The content of messages: text, images, documents, and the marks of a cache.
 
-use super::super::media::is_genuine;
+use super::super::media::{self, Kind, Shown};
 use super::super::shape::{self, Json, json};
 use crate::dialect::{Facts, Files};
 use serde::Serialize;
 use serde_json::{Map, Value, json as value};
 use tenure_core::request::Media;
-
-/// Images every server that takes images reads.
-const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 /// Does the server want cache marks?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,16 +112,22 @@ fn text_part(text: &str, marked: bool) -> Value {
 }
 
 /// An image or a document as the server takes it; in words when it does not.
-pub(super) fn media(media: &Media, facts: &Facts) -> Piece {
+pub(super) fn media(media: &Media, facts: &Facts, shown: &Shown) -> Piece {
     let url = || format!("data:{};base64,{}", media.media_type, media.data);
-    let kind = media.media_type.as_str();
-    // A server refuses a picture that is none, and would do so with every later request.
-    if !is_genuine(media) {
+    let taken = match media::kind(media) {
+        Some(Kind::Image) => facts.images,
+        Some(Kind::Pdf) => facts.files != Files::None,
+        None => false,
+    };
+    if !taken {
         return Piece::Text(shape::media_as_text(media));
     }
-    let part = if IMAGES.contains(&kind) && facts.images {
+    if let Some(words) = shown.stand_in(media) {
+        return Piece::Text(words);
+    }
+    let part = if media::kind(media) == Some(Kind::Image) {
         value!({"type": "image_url", "image_url": {"url": url()}})
-    } else if kind == "application/pdf" {
+    } else {
         match facts.files {
             Files::File => {
                 value!({"type": "file", "file": {"filename": media.name, "file_data": url()}})
@@ -138,8 +141,6 @@ pub(super) fn media(media: &Media, facts: &Facts) -> Piece {
             }
             Files::None => return Piece::Text(shape::media_as_text(media)),
         }
-    } else {
-        return Piece::Text(shape::media_as_text(media));
     };
     Piece::Part(json(&part))
 }

@@ -1,9 +1,11 @@
 //! The conversation as messages, in the order of roles that the server wants.
 
+use super::super::media::Shown;
 use super::super::shape::{self, Json, Said, Turn, visible};
 use super::assistant::{self, Assistant};
 use super::content::{self, Marks, Piece};
 use super::ids::Issued;
+use super::limits;
 use crate::dialect::{Facts, Order};
 use std::collections::HashMap;
 use tenure_core::request::{Request, ToolResult};
@@ -39,6 +41,7 @@ enum Role {
 pub(super) fn of(request: &Request, settings: &Settings) -> Option<Vec<Json>> {
     let mut out = Out {
         settings,
+        shown: Shown::of(request, &limits::of(settings.facts.dialect)),
         ids: Issued::new(settings.facts.ids),
         entries: Vec::new(),
         pending: Vec::new(),
@@ -76,6 +79,7 @@ enum Entry {
 
 struct Out<'s> {
     settings: &'s Settings,
+    shown: Shown,
     ids: Issued,
     entries: Vec<Entry>,
     /// What the user said since the last other message: one message for all of it, since templates want
@@ -96,7 +100,7 @@ impl Out<'_> {
                 }
                 Said::System(note) => Piece::Text(shape::note(note)),
                 Said::User(text) => Piece::Text((*text).to_owned()),
-                Said::Media(media) => content::media(media, self.settings.facts),
+                Said::Media(media) => content::media(media, self.settings.facts, &self.shown),
             };
             self.pending.push(piece);
         }

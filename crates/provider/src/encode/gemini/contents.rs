@@ -1,6 +1,6 @@
 //! The conversation as Gemini's `contents`: user and model in turns, each function answered in the next one.
 
-use super::super::media::is_genuine;
+use super::super::media::{Limits, Shown};
 use super::super::shape::{self, Json, Said, Turn, json, native, visible};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,6 +11,19 @@ use tenure_core::request::{AssistantBlock, Request, ToolResult};
 
 /// What the vendor documents for calls that another model made: it stands for a signature and is not checked.
 const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// What the vendor takes inside a request, which may have 20 MB altogether: the rest is for words. It scales
+/// pictures itself.
+pub(in super::super) const MEDIA: Limits = Limits {
+    types: &["image/png", "image/jpeg", "image/webp", "application/pdf"],
+    image: 14 * 1024 * 1024,
+    document: 14 * 1024 * 1024,
+    side: u32::MAX,
+    side_of_many: u32::MAX,
+    many: usize::MAX,
+    images: 3000,
+    sum: 14 * 1024 * 1024,
+};
 
 /// One message.
 #[derive(Serialize)]
@@ -70,20 +83,21 @@ struct Ids {
 pub(super) fn contents(request: &Request, signatures: bool) -> Vec<Content> {
     let mut ids = Ids::default();
     let mut contents: Vec<Content> = Vec::new();
+    let shown = Shown::of(request, &MEDIA);
     for turn in shape::turns(request) {
         match turn {
             Turn::User(said) => {
                 let parts = said.iter().map(|said| match said {
                     Said::User(text) => json(&Text { text }),
-                    Said::Media(media) if !is_genuine(media) => json(&Text {
-                        text: &shape::media_as_text(media),
-                    }),
-                    Said::Media(media) => json(&Inline {
-                        inline_data: Data {
-                            mime_type: &media.media_type,
-                            data: &media.data,
-                        },
-                    }),
+                    Said::Media(media) => match shown.stand_in(media) {
+                        Some(words) => json(&Text { text: &words }),
+                        None => json(&Inline {
+                            inline_data: Data {
+                                mime_type: &media.media_type,
+                                data: &media.data,
+                            },
+                        }),
+                    },
                     Said::System(text) => json(&Text {
                         text: &shape::note(text),
                     }),
