@@ -93,6 +93,7 @@ pub fn build(state: &SessionState, plan: &RequestPlan) -> Request {
         hosted_tools: plan.hosted_tools.clone(),
         output_schema: wishes.schema.cloned(),
         effort: wishes.effort.or(plan.effort),
+        hide_thoughts: state.withheld.thoughts,
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Request {
     pub output_schema: Option<OutputSchema>,
     /// How hard the model should think; none leaves it to the vendor.
     pub effort: Option<Effort>,
+    /// The vendor refused to tell what the model thinks: it is not asked to.
+    pub hide_thoughts: bool,
 }
 
 impl Request {
@@ -43,6 +45,7 @@ impl Request {
             hosted_tools: Vec::new(),
             output_schema: None,
             effort: None,
+            hide_thoughts: false,
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod catalogue;
 mod classify;
 mod decode;
 mod dialect;
+mod effort;
 mod encode;
 #[cfg(feature = "client")]
 mod http;

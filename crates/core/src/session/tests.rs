@@ -341,6 +341,17 @@ mod withheld {
     }
 
     #[test]
+    fn summaries_of_thoughts_that_are_refused_are_not_asked_for_again() {
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        signed_call(&mut log);
+        let unverified = "Your organization must be verified to generate reasoning summaries.";
+        assert!(log.fail("invalid_request", unverified));
+        assert!(log.state.withheld.thoughts && log.state.withheld.reasoning.is_none());
+        assert!(!log.fail("invalid_request", unverified), "one try");
+    }
+
+    #[test]
     fn bc_s_061_a_refusal_may_be_named_by_its_code_alone() {
         let mut log = log();
         log.say(InputKind::user("hi"));

@@ -21,6 +21,9 @@ pub struct Withheld {
     /// Messages up to here go without their provider's own state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
+    /// Summaries of what the model thinks are not asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub thoughts: bool,
 }
 
 impl Withheld {
@@ -40,6 +43,7 @@ impl Withheld {
 enum Repair {
     Media,
     Reasoning,
+    Thoughts,
 }
 
 impl SessionState {
@@ -54,6 +58,7 @@ impl SessionState {
         match self.repair(error) {
             Some(Repair::Media) => self.withheld.media = Some(seq),
             Some(Repair::Reasoning) => self.withheld.reasoning = Some(seq),
+            Some(Repair::Thoughts) => self.withheld.thoughts = true,
             None => return false,
         }
         true
@@ -61,6 +66,7 @@ impl SessionState {
 
     fn repair(&self, error: &SessionError) -> Option<Repair> {
         match refusal::of(error)? {
+            Refused::Thoughts => (!self.withheld.thoughts).then_some(Repair::Thoughts),
             Refused::State => self.has_state().then_some(Repair::Reasoning),
             Refused::Media => self.new_media(true).then_some(Repair::Media),
             // Without a word of it: only what no answer has been given to yet is suspected.

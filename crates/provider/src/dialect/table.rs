@@ -2,6 +2,7 @@
 
 use super::Dialect;
 use super::facts::*;
+use crate::effort;
 
 /// The words most servers know, with no word for "off".
 const WORDS: [Option<&str>; 4] = [None, Some("low"), Some("medium"), Some("high")];
@@ -51,7 +52,7 @@ const OPENAI: Facts = Facts {
     format_with_tools: true,
     // Guide "File inputs": file_data as a data URL.
     files: Files::File,
-    think: Think::EffortOf(openai_effort),
+    think: Think::EffortOf(effort::words),
     // No reasoning is streamed here.
     replay: Replay::Never,
     cache: Cache::Key,
@@ -155,7 +156,7 @@ pub(super) const ROWS: &[Facts] = &[
         limit: Limit::MaxCompletionTokens,
         format: Format::Schema,
         format_with_tools: true,
-        think: Think::EffortOf(xai_effort),
+        think: Think::EffortOf(effort::words),
         // Live search answers 410 "Live search is deprecated": only its Responses API searches.
         hosted: Hosted::None,
         ..COMMON
@@ -372,34 +373,11 @@ pub(super) const ROWS: &[Facts] = &[
     },
 ];
 
-/// Reference of `reasoning_effort`: `none` from GPT-5.1 on, `minimal` for GPT-5, neither for the o series.
-fn openai_effort(model: &str) -> [Option<&'static str>; 4] {
-    let off = if model.starts_with("gpt-5") && !model.starts_with("gpt-5.") {
-        "minimal"
-    } else if model.starts_with('o') {
-        "low"
-    } else {
-        "none"
-    };
-    [Some(off), Some("low"), Some("medium"), Some("high")]
-}
-
 fn groq_effort(model: &str) -> [Option<&'static str>; 4] {
     if model.contains("qwen") {
         let on = Some("default");
         [Some("none"), on, on, on]
     } else {
         [Some("low"), Some("low"), Some("medium"), Some("high")]
-    }
-}
-
-/// The small models of the third generation know only two words; later ones four; some of the fourth none.
-fn xai_effort(model: &str) -> [Option<&'static str>; 4] {
-    if model.contains("mini") {
-        [Some("low"), Some("low"), Some("low"), Some("high")]
-    } else if model.starts_with("grok-4-") || model == "grok-4" || model.contains("reasoning") {
-        [None; 4]
-    } else {
-        WORDS_NONE
     }
 }

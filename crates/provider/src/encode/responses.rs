@@ -3,6 +3,7 @@
 use super::answer;
 use super::media::{self, Shown};
 use super::shape::{self, Json, Said, Turn, json, legal_id, native, visible};
+use crate::effort;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap};
@@ -143,10 +144,7 @@ pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> 
         stream: true,
         store: false,
         include: include(request),
-        reasoning: request
-            .effort
-            .filter(|_| reasons(model))
-            .map(|effort| reasoning(model, effort)),
+        reasoning: reasoning(request),
         text: request.output_schema.as_ref().map(|schema| Answer {
             format: format(schema),
         }),
@@ -178,30 +176,22 @@ fn include(request: &Request) -> Vec<&'static str> {
     include
 }
 
-fn reasoning(model: &str, effort: Effort) -> Reasoning {
-    let effort = match effort {
-        // The first reasoning models, and the first of the fifth generation, always think a little.
-        Effort::Off if always_reasons(model) => "low",
-        Effort::Off => "none",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
+fn reasoning(request: &Request) -> Option<Reasoning> {
+    let model = &*request.model.model;
+    let words = effort::words(model);
+    let word = match request.effort? {
+        Effort::Off => words[0],
+        Effort::Low => words[1],
+        Effort::Medium => words[2],
+        Effort::High => words[3],
     };
-    Reasoning {
+    // The vendor's own tools are refused with `minimal`.
+    let effort = word.map(|word| if word == "minimal" { "low" } else { word })?;
+    let told = effort != "none" && effort::summarises(model) && !request.hide_thoughts;
+    Some(Reasoning {
         effort,
-        summary: (effort != "none").then_some("auto"),
-    }
-}
-
-fn always_reasons(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    let first = name
-        .strip_prefix("gpt-5")
-        .is_some_and(|rest| !rest.starts_with('.'));
-    let numbered = name
-        .strip_prefix('o')
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    first || numbered || name.contains("codex")
+        summary: told.then_some("auto"),
+    })
 }
 
 /// The form of the answer: strict where the vendor's grammar can hold all of it.

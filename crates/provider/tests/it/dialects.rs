@@ -634,6 +634,19 @@ fn thinking_in_each_servers_words() {
         "minimal"
     );
     assert_eq!(off(Dialect::Openai, "o4-mini")["reasoning_effort"], "low");
+    for (dialect, fixed) in [
+        (Dialect::Openai, "gpt-4o"),
+        (Dialect::Openai, "gpt-4.1"),
+        (Dialect::Xai, "grok-3"),
+        (Dialect::Xai, "grok-code-fast-1"),
+    ] {
+        let body = high(dialect, fixed);
+        assert_eq!(
+            body.get("reasoning_effort"),
+            None,
+            "{fixed} refuses the field"
+        );
+    }
     assert_eq!(
         high(Dialect::Openrouter, "m")["reasoning"],
         json!({"effort": "high"})

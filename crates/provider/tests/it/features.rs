@@ -256,7 +256,17 @@ fn effort_becomes_each_model_s_own_setting() {
         reasoning("gpt-5", Some(Effort::Off)),
         Some(json!({"effort": "low", "summary": "auto"}))
     );
-    assert_eq!(reasoning("gpt-4.1", Some(Effort::High)), None);
+    assert_eq!(
+        reasoning("my-server", Some(Effort::High)),
+        Some(json!({"effort": "high"})),
+        "an imitation may not know summaries"
+    );
+    let mut unverified = ask("gpt-5.4", Some(Effort::High));
+    unverified.hide_thoughts = true;
+    assert_eq!(openai(&unverified)["reasoning"], json!({"effort": "high"}));
+    for fixed in ["gpt-4.1", "gpt-5-pro", "grok-4", "grok-code-fast-1"] {
+        assert_eq!(reasoning(fixed, Some(Effort::High)), None, "{fixed}");
+    }
     assert_eq!(reasoning("gpt-5.4", None), None);
 }
 

@@ -182,6 +182,8 @@ impl Log {
             at_most: None,
         });
         let own = |text: Option<&str>| text.map(|text| native(row, text, n));
+        // Parts are numbered without gaps.
+        let mut next = 1;
         self.fragment(
             &message,
             0,
@@ -192,10 +194,11 @@ impl Log {
         );
         if let Some((call, result)) = row.hosted.filter(|_| whole) {
             self.hosted(&message, own(Some(call)), own(result), n);
+            next += 1;
         }
         self.fragment(
             &message,
-            2,
+            next,
             FragmentKind::Text,
             &format!("looking {n}"),
             own(row.text),
@@ -204,7 +207,7 @@ impl Log {
         let call = CallId::new(format!("call_{n}"));
         self.add(ToolCalled {
             message: message.clone(),
-            part: 3,
+            part: next + 1,
             attempt: 1,
             call: call.clone(),
             name: "read".to_owned(),

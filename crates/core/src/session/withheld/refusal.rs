@@ -10,6 +10,8 @@ use crate::error::SessionError;
 pub(super) enum Refused {
     /// The provider's own state: a signature, sealed reasoning, a field only some models know.
     State,
+    /// To be asked for a summary of what the model thinks: OpenAI tells it only to verified organisations.
+    Thoughts,
     /// An image or a document.
     Media,
     /// The request, without a word of what in it.
@@ -26,6 +28,9 @@ pub(super) fn of(error: &SessionError) -> Option<Refused> {
     }
     let code = error.code.as_deref().unwrap_or_default();
     let text = plain(&error.message);
+    if form && (text.contains("reasoning summar") || text.contains("reasoning.summary")) {
+        return Some(Refused::Thoughts);
+    }
     if STATE_CODES.contains(&code) || state_worded(&text) {
         return Some(Refused::State);
     }

@@ -8,8 +8,8 @@ use tenure_core::request::Effort;
 pub(super) enum Family {
     /// Gemini 3 and later, and names that always mean the newest.
     Level {
-        /// The quick sizes can think less than the large one.
-        flash: bool,
+        /// Knows `minimal`: the quick sizes known to.
+        minimal: bool,
         /// Gemini 3 Pro itself knows two levels only.
         two_levels: bool,
     },
@@ -58,11 +58,11 @@ impl Family {
             },
             (Ok(0..=2), _) => Self::Plain,
             (Ok(major), minor) => Self::Level {
-                flash,
+                minimal: flash && major == 3 && matches!(minor, "0" | "1"),
                 two_levels: !flash && major == 3 && minor == "0",
             },
             (Err(_), _) if rest.ends_with("-latest") => Self::Level {
-                flash,
+                minimal: false,
                 two_levels: false,
             },
             (Err(_), _) => Self::Plain,
@@ -94,7 +94,7 @@ impl Family {
         match (self, effort) {
             (Self::Plain, _) => None,
             (Self::Level { .. }, None) => Some(level(None)),
-            (Self::Level { flash: true, .. }, Some(Effort::Off)) => Some(level(Some("minimal"))),
+            (Self::Level { minimal: true, .. }, Some(Effort::Off)) => Some(level(Some("minimal"))),
             (Self::Level { .. }, Some(Effort::Off | Effort::Low)) => Some(level(Some("low"))),
             (
                 Self::Level {
@@ -125,12 +125,17 @@ mod tests {
 
     #[test]
     fn names_tell_families() {
-        let level = |flash, two_levels| Family::Level { flash, two_levels };
+        let level = |minimal, two_levels| Family::Level {
+            minimal,
+            two_levels,
+        };
         for (name, family) in [
             ("gemini-3-pro-preview", level(false, true)),
             ("gemini-3.1-pro-preview", level(false, false)),
             ("models/gemini-3-flash-preview", level(true, false)),
-            ("gemini-flash-latest", level(true, false)),
+            ("gemini-3.1-flash-lite-preview", level(true, false)),
+            ("gemini-3.5-flash", level(false, false)),
+            ("gemini-flash-latest", level(false, false)),
             ("gemini-2.5-pro", Family::Budget { pro: true }),
             ("gemini-2.5-flash-lite", Family::Budget { pro: false }),
             ("gemini-2.5-flash-image", Family::Plain),
