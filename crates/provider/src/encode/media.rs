@@ -61,17 +61,6 @@ pub(super) fn kind(media: &Media) -> Option<Kind> {
 const STEP_IMAGES: usize = 25;
 const STEP_BYTES: usize = 8 * 1024 * 1024;
 
-/// Is the content what it is said to be, as far as its beginning tells? What another type than those of [`kind`]
-/// holds is not known.
-pub(super) fn is_genuine(media: &Media) -> bool {
-    if kind(media).is_none() {
-        return !media.data.is_empty();
-    }
-    let head = media.data.get(..24.min(media.data.len() / 4 * 4));
-    let head = head.and_then(|head| STANDARD.decode(head).ok());
-    begins_as(&media.media_type, &head.unwrap_or_default())
-}
-
 /// What is shown of a request's media and why not. Media are told apart by where they lie.
 pub(super) struct Shown {
     hidden: HashMap<*const Media, String>,
