@@ -22,6 +22,16 @@ pub(crate) fn words(model: &str) -> Words {
     }
 }
 
+/// The words that xAI's own server takes for `model`: under whatever name, never OpenAI's `minimal`.
+pub(crate) fn of_xai(model: &str) -> Words {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    if name.starts_with("grok") {
+        xai(name)
+    } else {
+        UNKNOWN
+    }
+}
+
 /// Is it a model of OpenAI's own that can tell what it thinks? Servers that imitate the protocol may not know the field.
 pub(crate) fn summarises(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -111,6 +121,13 @@ mod tests {
         ] {
             assert_eq!(words(model), expected, "{model}");
         }
+    }
+
+    #[test]
+    fn a_server_is_told_no_word_of_another_vendor_s_models() {
+        assert_eq!(of_xai("gpt-5-nano"), UNKNOWN);
+        assert_eq!(of_xai("grok-4"), NONE);
+        assert_eq!(of_xai("grok-4.3"), WITH_NONE);
     }
 
     #[test]

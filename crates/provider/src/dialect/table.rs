@@ -156,7 +156,7 @@ pub(super) const ROWS: &[Facts] = &[
         limit: Limit::MaxCompletionTokens,
         format: Format::Schema,
         format_with_tools: true,
-        think: Think::EffortOf(effort::words),
+        think: Think::EffortOf(effort::of_xai),
         // Live search answers 410 "Live search is deprecated": only its Responses API searches.
         hosted: Hosted::None,
         ..COMMON
