@@ -4,12 +4,16 @@
 
 #[path = "../it/bounds.rs"]
 mod bounds;
+#[path = "../it/budgets.rs"]
+mod budgets;
 #[path = "../it/cases.rs"]
 mod cases;
 #[path = "../it/checks.rs"]
 mod checks;
 #[path = "../it/compaction.rs"]
 mod compaction;
+#[path = "../it/dialects.rs"]
+mod dialects;
 #[path = "../it/drain.rs"]
 mod drain;
 #[path = "../it/failures.rs"]
