@@ -412,7 +412,7 @@ mod withheld {
                 protocol: "gemini".into(),
                 provider: "p".into(),
                 model: "m".into(),
-                native: "{}".into(),
+                native: "{\"thoughtSignature\":\"S\"}".into(),
             }),
         });
         log.add(crate::event::body::StepEnded {
@@ -425,34 +425,9 @@ mod withheld {
 
     #[test]
     fn a_refused_signature_may_stand_on_a_call() {
-        use crate::event::body::ToolCalled;
         let mut log = log();
         log.say(InputKind::user("look"));
-        let message = MessageId::from_bits(7);
-        log.add(StepStarted {
-            message: message.clone(),
-            step: 1,
-            model: ModelRef {
-                provider: "p".into(),
-                model: "m".into(),
-            },
-            last: false,
-        });
-        log.add(ToolCalled {
-            message,
-            part: 0,
-            attempt: 1,
-            call: crate::CallId::new("c1"),
-            name: "read".into(),
-            input: "{}".into(),
-            executed: false,
-            native: Some(crate::provider::NativeState {
-                protocol: "gemini".into(),
-                provider: "p".into(),
-                model: "m".into(),
-                native: "{\"thoughtSignature\":\"S\"}".into(),
-            }),
-        });
+        signed_call(&mut log);
         assert!(log.fail("invalid_request", "Thought signature is not valid"));
         assert!(!log.fail("invalid_request", "Thought signature is not valid"));
     }

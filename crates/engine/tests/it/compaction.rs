@@ -128,19 +128,7 @@ async fn the_threshold_compacts_before_the_next_step() {
     bed.window(1_000, 100);
     let engine = bed.engine().await;
     let session = bed.session().await;
-    let mut full = text(&"words ".repeat(400));
-    full[1] = Ok(vec![
-        tenure_core::provider::ProviderEvent::TextEnd {
-            id: "t".to_owned(),
-            native: None,
-        },
-        tenure_core::provider::ProviderEvent::Finish {
-            finish: tenure_core::provider::Finish::Stop,
-            raw: None,
-            usage: usage(500, 480),
-        },
-    ]);
-    bed.model.push(Play::Answer(full));
+    bed.model.push(counted(&"words ".repeat(400), 500, 480));
     ask(&engine, &session, "hi").await;
     bed.model.push(Play::Answer(text("short summary")));
     let (_, ended) = ask(&engine, &session, "the new question").await;
