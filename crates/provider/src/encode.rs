@@ -68,7 +68,7 @@ pub fn encode_cached(
     };
     let body = match protocol {
         Protocol::OpenaiChat => chat::encode(request, dialect, output),
-        Protocol::OpenaiResponses => responses::encode(request, output),
+        Protocol::OpenaiResponses => responses::encode(request, dialect, output),
         Protocol::AnthropicMessages => anthropic::encode(request, output, cache),
         Protocol::Gemini => gemini::encode(request, output),
         Protocol::BedrockConverse => bedrock::encode(request, output, cache),

@@ -27,6 +27,7 @@ mod shape;
 use serde_json::Value;
 
 pub use chat_dialect::ChatDialect;
+pub use openai_responses::ResponsesServer;
 
 /// One rule a request breaks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -104,13 +105,21 @@ pub fn openai_chat_dialect(body: &Value, dialect: ChatDialect) -> Result<(), Vec
     report.into_result()
 }
 
-/// Checks the body of an OpenAI Responses request.
+/// Checks the body of an OpenAI Responses request: what all its servers want.
 ///
 /// # Errors
 /// Every rule the body breaks, in the order met.
 pub fn openai_responses(body: &Value) -> Result<(), Vec<Broken>> {
+    openai_responses_server(body, ResponsesServer::Any)
+}
+
+/// Checks the body of a Responses request as one server does.
+///
+/// # Errors
+/// Every rule the body breaks, in the order met.
+pub fn openai_responses_server(body: &Value, server: ResponsesServer) -> Result<(), Vec<Broken>> {
     let mut report = Report::default();
-    openai_responses::check(body, &mut report);
+    openai_responses::check(body, server, &mut report);
     report.into_result()
 }
 

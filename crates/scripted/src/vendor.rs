@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::validate::{self, Broken, ChatDialect};
+use crate::validate::{self, Broken, ChatDialect, ResponsesServer};
 
 /// A vendor's wire form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -50,7 +50,14 @@ impl Vendor {
             Self::Gemini if model.starts_with("gemini-3") => validate::gemini_3(body),
             Self::Gemini => validate::gemini(body),
             Self::OpenaiChat => validate::openai_chat_dialect(body, dialect),
-            Self::OpenaiResponses => validate::openai_responses(body),
+            Self::OpenaiResponses => {
+                let server = match dialect {
+                    ChatDialect::Xai => ResponsesServer::Xai,
+                    ChatDialect::Openai | ChatDialect::Azure => ResponsesServer::Openai,
+                    _ => ResponsesServer::Any,
+                };
+                validate::openai_responses_server(body, server)
+            }
             Self::AnthropicMessages => validate::anthropic_messages(body),
         };
         result.err().unwrap_or_default()

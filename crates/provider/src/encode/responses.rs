@@ -3,14 +3,17 @@
 use super::answer;
 use super::media::{self, Shown};
 use super::shape::{self, Json, Said, Turn, json, legal_id, native, visible};
+use crate::dialect::Dialect;
 use crate::effort;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tenure_core::request::{
     AssistantBlock, Effort, HostedTool, OutputSchema, Request, ToolChoice, ToolResult,
 };
 
+/// The longest id that the vendor's own endpoint takes: 400 "string too long. Expected a string with maximum length 64".
 const ID_LIMIT: usize = 64;
 
 /// What the vendor's own endpoint takes of pictures and documents.
@@ -118,19 +121,45 @@ struct Sent {
     output: &'static str,
 }
 
+/// The ids of a request: how long they may be, and under which the calls went out.
+struct Ids {
+    /// Of an item that has to name itself.
+    item: usize,
+    /// Of a call that the server numbered itself.
+    call: usize,
+    sent: HashMap<String, Sent>,
+}
+
+impl Ids {
+    /// As the server wants them. One that imitates the protocol knows its own calls again; xAI's, whose items are named
+    /// by the response and the call together (86 characters), its items, too.
+    fn of(dialect: Dialect) -> Self {
+        let (item, call) = match dialect {
+            Dialect::Openai | Dialect::Azure => (ID_LIMIT, ID_LIMIT),
+            Dialect::Xai => (usize::MAX, usize::MAX),
+            _ => (ID_LIMIT, usize::MAX),
+        };
+        Self {
+            item,
+            call,
+            sent: HashMap::new(),
+        }
+    }
+}
+
 /// The body; `None` when no message is left.
-pub(super) fn encode(request: &Request, output: Option<u64>) -> Option<Vec<u8>> {
+pub(super) fn encode(request: &Request, dialect: Dialect, output: Option<u64>) -> Option<Vec<u8>> {
     let shown = Shown::of(request, &MEDIA);
     let mut input = Vec::new();
-    let mut sent = HashMap::new();
+    let mut ids = Ids::of(dialect);
     for turn in shape::turns(request) {
         match turn {
             Turn::User(said) => said
                 .iter()
                 .for_each(|said| input.extend(said_items(said, &shown))),
-            Turn::Assistant(blocks) => assistant(&blocks, &mut sent, &mut input),
+            Turn::Assistant(blocks) => assistant(&blocks, &mut ids, &mut input),
             Turn::Results(results) => {
-                input.extend(results.iter().map(|result| result_item(result, &sent)))
+                input.extend(results.iter().map(|result| result_item(result, &ids)))
             }
         }
     }
@@ -312,7 +341,7 @@ fn told(text: &str) -> Json {
     message("assistant", Part::OutputText { text })
 }
 
-fn result_item(result: &ToolResult, sent: &HashMap<String, Sent>) -> Json {
+fn result_item(result: &ToolResult, ids: &Ids) -> Json {
     #[derive(Serialize)]
     struct Output<'a> {
         r#type: &'static str,
@@ -320,7 +349,7 @@ fn result_item(result: &ToolResult, sent: &HashMap<String, Sent>) -> Json {
         output: &'a str,
     }
     let made = legal_id(&result.id, ID_LIMIT);
-    let (call_id, kind) = match sent.get(result.id.as_str()) {
+    let (call_id, kind) = match ids.sent.get(result.id.as_str()) {
         Some(sent) => (sent.call_id.as_str(), sent.output),
         None => (&*made, "function_call_output"),
     };
@@ -336,7 +365,8 @@ fn result_item(result: &ToolResult, sent: &HashMap<String, Sent>) -> Json {
     })
 }
 
-fn assistant(blocks: &[&AssistantBlock], sent: &mut HashMap<String, Sent>, input: &mut Vec<Json>) {
+fn assistant(blocks: &[&AssistantBlock], ids: &mut Ids, input: &mut Vec<Json>) {
+    let longest = ids.item;
     // Reasoning belongs to the item after it; alone it is refused.
     let mut reasoning: Vec<Json> = Vec::new();
     // Items whose reasoning cannot go back must not name themselves: the API would look for it.
@@ -351,7 +381,9 @@ fn assistant(blocks: &[&AssistantBlock], sent: &mut HashMap<String, Sent>, input
             },
             AssistantBlock::Reasoning { native: own, .. } => {
                 match native(own.as_deref()) {
-                    Some((own, fields)) if replayable(&fields) => reasoning.push(own),
+                    Some((own, fields)) if replayable(&fields) => {
+                        reasoning.push(fitting(own, &fields, longest));
+                    }
                     Some(_) => anonymous = true,
                     None => {}
                 }
@@ -362,7 +394,7 @@ fn assistant(blocks: &[&AssistantBlock], sent: &mut HashMap<String, Sent>, input
                 name,
                 input,
                 native: own,
-            } => Some(call(id, name, input, own.as_deref(), anonymous, sent)),
+            } => Some(call(id, name, input, own.as_deref(), anonymous, ids)),
             AssistantBlock::Hosted {
                 name,
                 call,
@@ -370,15 +402,17 @@ fn assistant(blocks: &[&AssistantBlock], sent: &mut HashMap<String, Sent>, input
                 text,
                 ..
             } => {
-                if let Some((call, _)) = native(call.as_deref()) {
+                if let Some((call, fields)) = native(call.as_deref()) {
                     input.append(&mut reasoning);
-                    input.push(call);
-                    native(result.as_deref()).map(|(result, _)| result)
+                    input.push(fitting(call, &fields, longest));
+                    native(result.as_deref()).map(|(own, fields)| fitting(own, &fields, longest))
                 } else {
                     shape::hosted_as_text(name, text).map(|text| told(&text))
                 }
             }
-            AssistantBlock::Opaque { native: own } => native(Some(own)).map(|(own, _)| own),
+            AssistantBlock::Opaque { native: own } => {
+                native(Some(own)).map(|(own, fields)| fitting(own, &fields, longest))
+            }
         };
         if let Some(item) = item {
             input.append(&mut reasoning);
@@ -415,13 +449,33 @@ fn named(own: Json, mut fields: Map<String, Value>, anonymous: bool) -> Json {
     }
 }
 
+/// An item that has to name itself, under ids that the endpoint takes: another server of this protocol may have made
+/// it. Everything else of it stays byte for byte; a call and its result are renamed alike.
+fn fitting(own: Json, fields: &Map<String, Value>, longest: usize) -> Json {
+    let renamed: Vec<(&str, Json)> = ["id", "call_id"]
+        .into_iter()
+        .filter(|key| word(fields, key).len() > longest)
+        .map(|key| (key, json(&legal_id(word(fields, key), longest))))
+        .collect();
+    if renamed.is_empty() {
+        return own;
+    }
+    let Ok(mut parts) = serde_json::from_str::<BTreeMap<String, &RawValue>>(own.get()) else {
+        return own;
+    };
+    for (key, id) in &renamed {
+        parts.insert((*key).to_owned(), id);
+    }
+    json(&parts)
+}
+
 fn call(
     id: &str,
     name: &str,
     input: &str,
     own: Option<&str>,
     anonymous: bool,
-    sent: &mut HashMap<String, Sent>,
+    ids: &mut Ids,
 ) -> Json {
     #[derive(Serialize)]
     struct FunctionCall<'a> {
@@ -441,14 +495,14 @@ fn call(
             } else {
                 "function_call_output"
             };
-            // A renamed call (an id used twice) takes its new id along.
-            let same = word(&fields, "call_id") == id;
+            // A renamed call (an id used twice, or one too long) takes its new id along.
+            let same = word(&fields, "call_id") == id && id.len() <= ids.call;
             let call_id = if same {
                 id.to_owned()
             } else {
                 legal_id(id, ID_LIMIT).into_owned()
             };
-            sent.insert(
+            ids.sent.insert(
                 id.to_owned(),
                 Sent {
                     call_id: call_id.clone(),
@@ -464,7 +518,7 @@ fn call(
         }
     }
     let call_id = legal_id(id, ID_LIMIT);
-    sent.insert(
+    ids.sent.insert(
         id.to_owned(),
         Sent {
             call_id: call_id.clone().into_owned(),

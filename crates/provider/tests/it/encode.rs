@@ -582,6 +582,61 @@ fn responses_calls_keep_or_change_their_id_with_the_result() {
 }
 
 #[test]
+fn responses_ids_of_another_server_are_cut_to_what_openai_takes() {
+    let long = format!("ig_{}", "0".repeat(83));
+    let picture = format!("{{\"type\":\"image_generation_call\",\"id\":\"{long}\",\"result\":\"AA==\",\"odd\":1.50}}");
+    let thought = format!("{{\"type\":\"reasoning\",\"id\":\"{long}r\",\"summary\":[],\"encrypted_content\":\"s+/=\"}}");
+    let called = format!("call_{}", "1".repeat(70));
+    let own = json!({"type": "function_call", "id": "fc_1", "call_id": called, "name": "bash", "arguments": "{}"});
+    let AssistantBlock::ToolCall { id: _, name, input, .. } = call("") else {
+        unreachable!()
+    };
+    let request = request(vec![
+        user("paint"),
+        assistant(vec![
+            AssistantBlock::Reasoning {
+                text: String::new(),
+                native: Some(thought.clone()),
+            },
+            AssistantBlock::Hosted {
+                id: long.clone(),
+                name: "image_generation_call".into(),
+                input: "{}".into(),
+                call: Some(picture.clone()),
+                result: None,
+                text: "painted".into(),
+            },
+            AssistantBlock::ToolCall {
+                id: called.clone(),
+                name,
+                input,
+                native: Some(own.to_string()),
+            },
+        ]),
+        results(vec![result(&called, "ok")]),
+    ]);
+    let sent = |dialect| {
+        let encoded = encode(Protocol::OpenaiResponses, dialect, &NO_LIMITS, &request).unwrap();
+        String::from_utf8(encoded.body.to_vec()).unwrap()
+    };
+    let own_server = sent(Dialect::Xai);
+    assert!(own_server.contains(&picture) && own_server.contains(&thought), "{own_server}");
+    assert!(own_server.contains(&own.to_string()));
+    let elsewhere = sent(Dialect::Openai);
+    let body: Value = serde_json::from_str(&elsewhere).unwrap();
+    let items = body["input"].as_array().unwrap();
+    let ids: HashSet<&str> = items.iter().filter_map(|item| item["id"].as_str()).collect();
+    assert_eq!(ids.len(), 2, "each its own: {ids:?}");
+    assert!(ids.iter().all(|id| id.len() <= 64), "{ids:?}");
+    assert!(elsewhere.contains("\"encrypted_content\":\"s+/=\"") && elsewhere.contains("\"odd\":1.50"));
+    assert_eq!(items[3]["call_id"], items[4]["call_id"], "the result goes with its call");
+    assert!(items[3]["call_id"].as_str().unwrap().len() <= 64);
+    let judge = tenure_scripted::validate::openai_responses_server;
+    let openai = tenure_scripted::validate::ResponsesServer::Openai;
+    assert_eq!(judge(&body, openai), Ok(()));
+}
+
+#[test]
 fn responses_reasoning_that_cannot_go_back_takes_no_names_with_it() {
     let open = r#"{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}]}"#;
     let item = r#"{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x"}]}"#;

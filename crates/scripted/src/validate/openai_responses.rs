@@ -10,10 +10,34 @@ use super::media;
 use super::openai_responses_params;
 use super::shape::{given, holds_object, is_blank, is_name, kind, text_of};
 
-/// The longest item id the endpoint takes.
-const MAX_ITEM_ID: usize = 64;
-/// The longest call id; vendors that speak this protocol issue ids a little above the first vendor's 64.
-const MAX_CALL_ID: usize = 80;
+/// Whose endpoint it is: one that imitates the protocol takes its own ids again, which may be of another form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ResponsesServer {
+    /// No server in particular. Imitations make ids of calls a little longer than OpenAI's.
+    Any,
+    /// OpenAI's own.
+    Openai,
+    /// xAI's. It names an item by the response and the call together, which is longer than OpenAI takes.
+    Xai,
+}
+
+/// The most characters of ids.
+#[derive(Debug, Clone, Copy)]
+struct Longest {
+    item: usize,
+    call: usize,
+}
+
+impl ResponsesServer {
+    fn longest(self) -> Longest {
+        let (item, call) = match self {
+            Self::Any => (64, 80),
+            Self::Openai => (64, 64),
+            Self::Xai => (usize::MAX, usize::MAX),
+        };
+        Longest { item, call }
+    }
+}
 
 pub(super) const RULES: &[&str] = &[
     "responses.body_object",
@@ -97,7 +121,7 @@ const CLIENT_ITEMS: &[&str] = &[
     "item_reference",
 ];
 
-pub(super) fn check(body: &Value, report: &mut Report) {
+pub(super) fn check(body: &Value, server: ResponsesServer, report: &mut Report) {
     if !report.check(body.is_object(), "responses.body_object", "", || {
         format!("the body must be a JSON object, got {}", kind(body))
     }) {
@@ -112,7 +136,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         }
         Value::Array(items) if !items.is_empty() => {
             let stored = body.get("store") != Some(&Value::Bool(false));
-            check_items(items, stored, report);
+            check_items(items, stored, server.longest(), report);
             check_pairing(items, given(body, "previous_response_id").is_some(), report);
             check_reasoning_followed(items, report);
             check_include_encrypted(body, items, stored, report);
@@ -137,7 +161,7 @@ fn item_type(item: &Value) -> &str {
     }
 }
 
-fn check_items(items: &[Value], stored: bool, report: &mut Report) {
+fn check_items(items: &[Value], stored: bool, longest: Longest, report: &mut Report) {
     let mut ids = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         let at = format!("input[{index}]");
@@ -149,12 +173,12 @@ fn check_items(items: &[Value], stored: bool, report: &mut Report) {
             continue;
         }
         if name != "item_reference" {
-            check_item_id(item, name, &at, &mut ids, report);
+            check_item_id(item, name, longest.item, &at, &mut ids, report);
         }
         match name {
             "message" => check_message(item, &at, report),
-            "function_call" => check_call(item, &at, report),
-            "function_call_output" => check_output(item, &at, report),
+            "function_call" => check_call(item, longest.call, &at, report),
+            "function_call_output" => check_output(item, longest.call, &at, report),
             "reasoning" => check_reasoning(item, stored, &at, report),
             "item_reference" => {
                 report.check(stored, "responses.item_reference", &at, || {
@@ -169,6 +193,7 @@ fn check_items(items: &[Value], stored: bool, report: &mut Report) {
 fn check_item_id<'a>(
     item: &'a Value,
     name: &str,
+    longest: usize,
     at: &str,
     ids: &mut HashSet<&'a str>,
     report: &mut Report,
@@ -180,9 +205,9 @@ fn check_item_id<'a>(
         "message" => "msg",
         _ => "",
     };
-    let ok = !id.is_empty() && id.len() <= MAX_ITEM_ID && id.starts_with(prefix);
+    let ok = !id.is_empty() && id.len() <= longest && id.starts_with(prefix);
     report.check(ok, "responses.item_id", &format!("{at}.id"), || {
-        format!("the id of a {name} item has 1 to {MAX_ITEM_ID} characters and begins with {prefix:?}, got {id:?}")
+        format!("the id of a {name} item has 1 to {longest} characters and begins with {prefix:?}, got {id:?}")
     });
     report.check(ids.insert(id), "responses.item_id_unique", at, || {
         format!("item id {id:?} occurs twice")
@@ -293,23 +318,23 @@ fn file_fault(part: &Value) -> Option<String> {
     }
 }
 
-fn check_call_id(item: &Value, at: &str, report: &mut Report) {
+fn check_call_id(item: &Value, longest: usize, at: &str, report: &mut Report) {
     let id = text_of(item, "call_id");
     report.check(
-        !is_blank(id) && id.len() <= MAX_CALL_ID,
+        !is_blank(id) && id.len() <= longest,
         "responses.call_id",
         at,
         || {
             format!(
-                "call_id has 1 to {MAX_CALL_ID} characters, got {}: {id:?}",
+                "call_id has 1 to {longest} characters, got {}: {id:?}",
                 id.len()
             )
         },
     );
 }
 
-fn check_call(item: &Value, at: &str, report: &mut Report) {
-    check_call_id(item, at, report);
+fn check_call(item: &Value, longest: usize, at: &str, report: &mut Report) {
+    check_call_id(item, longest, at, report);
     let name = text_of(item, "name");
     report.check(
         is_name(name, 64),
@@ -332,8 +357,8 @@ fn check_call(item: &Value, at: &str, report: &mut Report) {
     );
 }
 
-fn check_output(item: &Value, at: &str, report: &mut Report) {
-    check_call_id(item, at, report);
+fn check_output(item: &Value, longest: usize, at: &str, report: &mut Report) {
+    check_call_id(item, longest, at, report);
     let legal = ["input_text", "input_image", "input_file"];
     let ok = match item.get("output") {
         Some(Value::String(_)) => true,

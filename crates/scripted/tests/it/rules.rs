@@ -598,6 +598,9 @@ const RESPONSES: &[Mutation] = &[
     ("responses.item_id", |b| {
         set(b, "/input/2/id", json!("call_1"))
     }),
+    ("responses.item_id", |b| {
+        set(b, "/input/2/id", json!(format!("fc_{}", "x".repeat(62))))
+    }),
     ("responses.item_id_unique", |b| {
         set(b, "/input/3/id", json!("fc_1"))
     }),
@@ -605,6 +608,9 @@ const RESPONSES: &[Mutation] = &[
         list(b, "/input").push(json!({"type": "item_reference", "id": "msg_1"}));
     }),
     ("responses.call_id", |b| drop_field(b, "/input/2/call_id")),
+    ("responses.call_id", |b| {
+        set(b, "/input/2/call_id", json!("x".repeat(81)))
+    }),
     ("responses.call_id_unique", |b| {
         set(b, "/input/3/call_id", json!("call_1"))
     }),
@@ -705,4 +711,30 @@ fn responses_rules_each_refuse() {
         validate::openai_responses_rules(),
         RESPONSES,
     );
+}
+
+#[test]
+fn a_server_that_makes_longer_ids_takes_them_again() {
+    use validate::ResponsesServer::{Any, Openai, Xai};
+    let rule = |body: &Value, server| {
+        let found = validate::openai_responses_server(body, server);
+        found.err().map(|found| found[0].rule)
+    };
+    let mut body = responses_good();
+    for at in ["/input/2/call_id", "/input/5/call_id"] {
+        set(&mut body, at, json!("x".repeat(70)));
+    }
+    assert_eq!(
+        [Any, Openai, Xai].map(|server| rule(&body, server)),
+        [None, Some("responses.call_id"), None]
+    );
+    set(
+        &mut body,
+        "/input/2/id",
+        json!(format!("fc_{}", "x".repeat(83))),
+    );
+    assert_eq!(rule(&body, Any), Some("responses.item_id"));
+    assert_eq!(rule(&body, Xai), None);
+    set(&mut body, "/input/2/id", json!(""));
+    assert_eq!(rule(&body, Xai), Some("responses.item_id"));
 }
