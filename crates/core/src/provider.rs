@@ -144,7 +144,8 @@ pub enum ProviderEvent {
         finish: Finish,
         /// The provider's own word for it.
         raw: Option<String>,
-        /// Tokens of this attempt.
+        /// Tokens of this attempt. All zero when the provider did not tell them, or not all of them: then also what was
+        /// known so far is no count of the whole.
         usage: Usage,
     },
     /// Tokens known so far; replaces what was known of this attempt.

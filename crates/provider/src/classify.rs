@@ -57,6 +57,9 @@ fn may_wait(class: ErrorClass) -> bool {
 
 fn class_of(status: Option<u16>, said: &Said, wait: Option<u64>) -> ErrorClass {
     let status = status.unwrap_or(0);
+    if at_capacity(said) {
+        return ErrorClass::Overloaded;
+    }
     let limited = rate_limited(status, said);
     if content_filtered(said) {
         return ErrorClass::ContentFilter;
@@ -100,6 +103,12 @@ const HARD_QUOTA: [&str; 9] = [
     "billing_not_active",
     "servicequotaexceededexception",
 ];
+
+/// Mistral's backend has no room for its service tier, whatever the request's own limits: 429 or 503, with the code 3505.
+fn at_capacity(said: &Said) -> bool {
+    said.any_code(&["3505", "service_tier_capacity_exceeded"])
+        || said.has_any(&["service tier capacity exceeded"])
+}
 
 fn short_window(said: &Said) -> bool {
     said.has_any(&[

@@ -5,6 +5,7 @@ mod anthropic;
 mod bedrock;
 mod chat;
 mod gemini;
+mod json_list;
 mod over_sse;
 mod raw;
 mod responses;
@@ -12,6 +13,7 @@ mod sink;
 mod surrogates;
 
 use crate::settings::Protocol;
+use json_list::SseOrList;
 use over_sse::OverSse;
 use sink::Sink;
 use tenure_core::error::{ErrorClass, ProviderError};
@@ -71,7 +73,7 @@ impl Decoder {
             Protocol::AnthropicMessages => {
                 Box::new(OverSse::new(anthropic::Anthropic::default(), limit))
             }
-            Protocol::Gemini => Box::new(OverSse::new(gemini::Gemini::default(), limit)),
+            Protocol::Gemini => Box::new(SseOrList::new(gemini::Gemini::default(), limit)),
             #[cfg(feature = "bedrock")]
             Protocol::BedrockConverse => Box::new(bedrock::Bedrock::new(limit)),
             #[cfg(not(feature = "bedrock"))]

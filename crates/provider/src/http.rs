@@ -251,7 +251,9 @@ impl Provider for HttpProvider {
         let response = self
             .post(&encoded.model, encoded.body, Some(attempt), deadline)
             .await?;
-        if !response.status().is_success() || !may_stream(response.headers()) {
+        if !response.status().is_success()
+            || !may_stream(self.settings.protocol, response.headers())
+        {
             return Err(self.refusal(response).await);
         }
         let reading = stream::Reading {
@@ -268,14 +270,15 @@ impl Provider for HttpProvider {
     }
 }
 
-/// An event stream, or something that does not say what it is.
-fn may_stream(headers: &HeaderMap) -> bool {
+/// An event stream, or something that does not say what it is. Gemini's stream may be a JSON list, too.
+fn may_stream(protocol: Protocol, headers: &HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|v| v.to_str().ok())
         .unwrap_or_default()
         .to_ascii_lowercase();
-    !(kind.starts_with("application/json") || kind.starts_with("text/html"))
+    let json = kind.starts_with("application/json") && protocol != Protocol::Gemini;
+    !(json || kind.starts_with("text/html"))
 }
 
 /// Status 200, but no event stream.
@@ -338,7 +341,7 @@ pub(crate) fn endpoint(base: &Url, protocol: Protocol, model: &str) -> Url {
         url.set_path(&format!("{path}{version}/{wanted}"));
     }
     if protocol == Protocol::Gemini && url.query_pairs().all(|(key, _)| key != "alt") {
-        // Without it the answer is one JSON list.
+        // Without it the answer is one JSON list, which is read, too, and comes in larger pieces.
         url.query_pairs_mut().append_pair("alt", "sse");
     }
     url

@@ -217,10 +217,8 @@ impl Publisher {
                 Ok(())
             }
             P::Finish { finish, raw, usage } => {
-                // A vendor that reports nothing is not a vendor that charges nothing.
-                if usage != Usage::default() {
-                    self.usage = Some(usage);
-                }
+                // A vendor that reports nothing, or not all, is not a vendor that charges nothing, or only that.
+                self.usage = Some(usage).filter(|usage| *usage != Usage::default());
                 self.raw_finish = raw;
                 self.finish = Some(finish);
                 out.end = Some(StreamEnd::Finished);

@@ -102,6 +102,27 @@ fn malformed_input_is_a_failure_the_model_sees_and_the_turn_goes_on() {
 }
 
 #[test]
+fn tokens_that_were_not_told_whole_are_not_counted_as_what_was_said_before() {
+    let mut journal = begun();
+    let end = ProviderEvent::Finish {
+        finish: Finish::Stop,
+        raw: None,
+        usage: usage(0, 0),
+    };
+    let stream = vec![
+        vec![ProviderEvent::Usage(usage(10, 1))],
+        text("t", "A long answer."),
+        vec![end],
+    ];
+    journal.stream(join(stream)).unwrap();
+    journal.end();
+    assert_eq!(costs(&journal), [None]);
+    assert_eq!(journal.state.totals.usage, usage(0, 0));
+    assert!(journal.state.totals.incomplete);
+    assert_eq!(journal.state.context_tokens, None);
+}
+
+#[test]
 fn hosted_calls_are_never_run_here() {
     let mut journal = begun();
     let stream = vec![

@@ -463,10 +463,8 @@ impl Heard {
             ProviderEvent::Usage(so_far) => self.usage = Some(so_far),
             ProviderEvent::Error(error) => return Err(error.into()),
             ProviderEvent::Finish { finish, usage, .. } => {
-                // A vendor that reports nothing is not a vendor that charges nothing.
-                if usage != Usage::default() {
-                    self.usage = Some(usage);
-                }
+                // A vendor that reports nothing, or not all, is not a vendor that charges nothing, or only that.
+                self.usage = Some(usage).filter(|usage| *usage != Usage::default());
                 self.finish = Some(finish);
             }
             event => {

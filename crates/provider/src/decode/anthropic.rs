@@ -69,6 +69,8 @@ pub(super) struct Anthropic {
     hosted: HashSet<String>,
     local_calls: bool,
     usage: Map<String, Value>,
+    /// The tokens of the whole answer were told: what the start of a message says of them is a placeholder.
+    output_told: bool,
     stop_reason: Option<String>,
     container: Option<String>,
     stopped: bool,
@@ -106,6 +108,10 @@ impl Wire for Anthropic {
             None => Finish::Stop,
             Some(finish) => finish,
         };
+        if !self.output_told {
+            // What is unknown is not counted as the placeholder says.
+            sink.set_usage(Usage::default());
+        }
         sink.finish(finish, self.stop_reason.take());
     }
 
@@ -193,6 +199,7 @@ impl Anthropic {
 
     fn message_delta(&mut self, event: &Event<'_>, sink: &mut Sink) {
         self.merge_usage(event.usage, sink);
+        self.output_told |= tells_output(event.usage);
         let delta = event
             .delta
             .and_then(|d| serde_json::from_str::<MessageDelta<'_>>(d.get()).ok());
@@ -276,6 +283,16 @@ impl Anthropic {
         usage.cache_write_long = long.unwrap_or(0).min(usage.cache_write);
         sink.set_usage(usage);
     }
+}
+
+fn tells_output(usage: Raw<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Told {
+        output_tokens: Option<Value>,
+    }
+    let told = usage.and_then(|usage| serde_json::from_str::<Told>(usage.get()).ok());
+    told.and_then(|told| told.output_tokens)
+        .is_some_and(|count| raw::tokens(&count).is_some())
 }
 
 fn finish_of(reason: &str) -> Finish {

@@ -1,4 +1,6 @@
 //! Google Gemini: each event is a whole response with the next parts of its content.
+//!
+//! A server that does not heed `alt=sse` sends the same responses as the elements of one JSON list.
 
 mod arguments;
 mod call;

@@ -37,6 +37,13 @@ impl<W: Wire> OverSse<W> {
     }
 }
 
+impl<W: Wire> OverSse<W> {
+    /// Takes an event that came by another way.
+    pub fn event(&mut self, event: &SseEvent<'_>, sink: &mut Sink) {
+        whole_characters(event, |event| self.wire.event(event, sink));
+    }
+}
+
 impl<W: Wire> Body for OverSse<W> {
     fn feed(&mut self, bytes: &[u8], sink: &mut Sink) {
         let wire = &mut self.wire;

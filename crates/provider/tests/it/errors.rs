@@ -482,6 +482,38 @@ fn bc_s_041_a_bad_gateway_names_no_wait() {
 }
 
 #[test]
+fn a_service_tier_without_room_is_overload_whatever_its_status() {
+    let body = json!({"object": "error", "message": "Service tier capacity exceeded for this model.",
+        "type": "service_tier_capacity_exceeded", "param": null, "code": "3505"});
+    for status in [429, 503] {
+        let got = classify(
+            status,
+            &HeaderMap::new(),
+            body.to_string().as_bytes(),
+            now(),
+        );
+        assert_eq!(got.class, ErrorClass::Overloaded, "{status}");
+        assert_eq!(got.code.as_deref(), Some("3505"));
+    }
+    let worded = json!({"object": "error", "message": body["message"], "type": "invalid_request_error", "code": null});
+    for said in [json!({"error": body}), json!({"code": 3505}), worded] {
+        assert_eq!(
+            classify_event(&said).class,
+            ErrorClass::Overloaded,
+            "{said}"
+        );
+    }
+    let limited = json!({"message": "Rate limit exceeded", "type": "rate_limited", "code": "1300"});
+    let got = classify(
+        429,
+        &HeaderMap::new(),
+        limited.to_string().as_bytes(),
+        now(),
+    );
+    assert_eq!(got.class, ErrorClass::RateLimit);
+}
+
+#[test]
 fn a_message_is_cut_at_a_character() {
     let body = json!({"error": {"message": "ё".repeat(5000)}});
     let got = classify(400, &HeaderMap::new(), body.to_string().as_bytes(), now());

@@ -14,6 +14,7 @@ mod features;
 mod fold;
 mod found;
 mod gemini;
+mod gemini_list;
 mod gemini_requests;
 mod http;
 mod invariants;

@@ -222,6 +222,37 @@ fn anthropic_usage_is_net_and_later_wins() {
 }
 
 #[test]
+fn anthropic_tokens_that_were_not_told_whole_are_unknown() {
+    let start = json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 200, "output_tokens": 1}}});
+    let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
+    let stop = json!({"type": "message_stop"});
+    for list in [
+        vec![start.clone(), end(json!(null)), stop.clone()],
+        vec![
+            start.clone(),
+            end(json!({"input_tokens": 200})),
+            stop.clone(),
+        ],
+        vec![
+            start.clone(),
+            end(json!({"output_tokens": null})),
+            stop.clone(),
+        ],
+        vec![start.clone(), stop.clone()],
+    ] {
+        let got = read(Protocol::AnthropicMessages, events(&list));
+        assert_eq!(
+            got.finish.unwrap().2,
+            Usage::default(),
+            "the start's count is a placeholder"
+        );
+    }
+    let list = [start, end(json!({"output_tokens": 0})), stop];
+    let got = read(Protocol::AnthropicMessages, events(&list));
+    assert_eq!(got.finish.unwrap().2, Usage::from_net(200, 0, 0, 0, 0));
+}
+
+#[test]
 fn anthropic_parallel_blocks_without_starts() {
     let list = [
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}),
