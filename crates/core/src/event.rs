@@ -172,6 +172,8 @@ events! {
     /// A user released the session from quarantine.
     SessionReleased = "session.released" v 1;
 
+    /// The model is known not to see what was attached: it reads words in its place.
+    MediaWithheld = "media.withheld" v 1;
     /// A logical model turn began.
     StepStarted = "step.started" v 1;
     /// A physical request is about to be sent (R11).

@@ -6,7 +6,7 @@
 
 use crate::event::body::InputKind;
 use crate::message::*;
-use crate::model::ModelRef;
+use crate::model::{Blind, ModelRef};
 use crate::provider::{Finish, NativeState};
 use crate::request::*;
 use crate::session::{SessionState, Withheld};
@@ -32,6 +32,8 @@ pub struct RequestPlan {
     pub hosted_tools: Vec<HostedTool>,
     /// How hard the model should think.
     pub effort: Option<Effort>,
+    /// What the model is known not to see: it reads words in its place.
+    pub blind: Blind,
 }
 
 /// What the model is told in the last allowed step.
@@ -126,8 +128,8 @@ fn wishes(state: &SessionState) -> Wishes<'_> {
     }
 }
 
-/// An input as the model reads it.
-fn said(input: &InputKind, hidden: bool) -> Vec<UserPart> {
+/// An input as the model reads it, some of its images and documents in words.
+fn said(input: &InputKind, hidden: impl Fn(&Media) -> bool) -> Vec<UserPart> {
     let texts = input_parts(input).into_iter().map(UserPart::Text);
     let media = match input {
         InputKind::User { media, .. } => media.as_slice(),
@@ -137,8 +139,8 @@ fn said(input: &InputKind, hidden: bool) -> Vec<UserPart> {
     media
         .iter()
         .map(|media| {
-            if hidden {
-                UserPart::Text(refused_media(media))
+            if hidden(media) {
+                UserPart::Text(withheld_media(media))
             } else {
                 UserPart::Media(media.clone())
             }
@@ -147,10 +149,10 @@ fn said(input: &InputKind, hidden: bool) -> Vec<UserPart> {
         .collect()
 }
 
-/// Stands for an image or a document with which a request was refused.
-fn refused_media(media: &Media) -> String {
+/// Stands for an image or a document with which a request was refused, or that the model is known not to see.
+fn withheld_media(media: &Media) -> String {
     format!(
-        "[{} ({}) was attached here. The provider refused a request with it, so it is not shown.]",
+        "[{} ({}) was attached here. It is not shown: the model or its provider does not take it.]",
         media.name, media.media_type
     )
 }
@@ -203,7 +205,9 @@ impl Builder<'_> {
     }
 
     fn input(&mut self, input: &InputKind, seq: u64) {
-        self.user(said(input, self.withheld.hides_media(seq)));
+        let refused = self.withheld.hides_media(seq);
+        let blind = self.plan.blind;
+        self.user(said(input, |media| refused || blind.is_to(media)));
     }
 
     fn system(&mut self, text: &str) {

@@ -1,5 +1,6 @@
 //! Which model, and what is known of it.
 
+use crate::request::Media;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,6 +27,28 @@ impl ModelRef {
 impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+/// What a model is *known* not to see. Everything else is shown to it, and its provider says if it does not take it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blind {
+    /// Images.
+    #[serde(default)]
+    pub images: bool,
+    /// Documents.
+    #[serde(default)]
+    pub documents: bool,
+}
+
+impl Blind {
+    /// Is the model known not to see this?
+    pub fn is_to(self, media: &Media) -> bool {
+        if media.media_type.starts_with("image/") {
+            self.images
+        } else {
+            self.documents
+        }
     }
 }
 

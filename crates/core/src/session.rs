@@ -260,6 +260,7 @@ impl SessionState {
                 self.measure(e, event.seq);
                 self.apply_conversation(event);
             }
+            EventBody::MediaWithheld(e) => self.note_unseen(e, event.seq),
             EventBody::CompactionEnded(e) => {
                 self.add(e.usage.as_ref(), e.cost);
                 self.apply_compaction(event.seq, e);

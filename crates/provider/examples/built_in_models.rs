@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         {
             let entry = entry(model)?;
             // What speaks, draws or only judges is no model for an agent.
-            if entry.context.is_some_and(|n| n >= 8_192) && entry.abilities != Abilities::default()
+            if entry.context.is_some_and(|n| n >= 8_192) && entry.abilities.iter().next().is_some()
             {
                 entries
                     .entry(vendor.to_owned())
@@ -93,11 +93,16 @@ fn placed(name: &str, model: &Map<String, Value>) -> Option<(&'static str, Strin
 
 fn entry(model: &Map<String, Value>) -> Result<Entry, Box<dyn Error>> {
     let tokens = |key: &str| model.get(key).and_then(Value::as_u64).filter(|n| *n > 0);
-    let abilities: Abilities = ABILITIES
+    let abilities = ABILITIES
         .into_iter()
-        .filter(|(flag, _)| model.get(*flag) == Some(&Value::Bool(true)))
-        .map(|(_, ability)| ability)
-        .collect();
+        .fold(Abilities::default(), |known, (flag, ability)| {
+            match model.get(flag) {
+                Some(Value::Bool(true)) => known.with(ability),
+                // Only what is said counts: most flags are left out where nobody has looked.
+                Some(Value::Bool(false)) => known.without(ability),
+                _ => known,
+            }
+        });
     let mut tiers = Vec::new();
     for key in model.keys() {
         let Some(size) = key

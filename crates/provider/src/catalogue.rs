@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use table::{Entry, Table};
-use tenure_core::model::{ModelLimits, ModelRef};
+use tenure_core::model::{Blind, ModelLimits, ModelRef};
 use tenure_core::price::Price;
 
 pub use abilities::{Abilities, Ability};
@@ -48,7 +48,7 @@ pub struct ModelSettings {
     pub output: Option<u64>,
     /// What its tokens cost.
     pub price: Option<Price>,
-    /// What it can do.
+    /// What it can do; what is not listed, it cannot.
     pub abilities: Option<Abilities>,
     /// What is asked of it beside the conversation.
     pub asks: Asks,
@@ -131,7 +131,8 @@ impl ModelInfo {
             ),
         );
         let (abilities, abilities_from) = first(
-            declared.abilities,
+            // Who lists what a model can do leaves out what it cannot.
+            declared.abilities.map(Abilities::complete),
             (
                 refreshed.map(|e| e.abilities),
                 built_in.map(|e| e.abilities),
@@ -156,6 +157,15 @@ impl ModelInfo {
     pub fn output_to_ask(&self, protocol: &str) -> Option<u64> {
         let needed = self.origins.output == Origin::Declared || protocol == "anthropic-messages";
         self.limits.output.filter(|_| needed)
+    }
+
+    /// What the model is known not to see.
+    pub fn blind(&self) -> Blind {
+        let lacks = |ability| self.abilities.is_some_and(|known| known.lacks(ability));
+        Blind {
+            images: lacks(Ability::Images),
+            documents: lacks(Ability::Pdf),
+        }
     }
 
     /// The most tokens an answer can have, as far as that is known.

@@ -2,7 +2,7 @@
 
 use crate::error::{ProviderError, SessionError};
 use crate::id::*;
-use crate::model::ModelRef;
+use crate::model::{Blind, ModelRef};
 use crate::provider::{Finish, NativeState};
 use crate::request::{Effort, Media, OutputSchema};
 use crate::usage::Usage;
@@ -408,6 +408,15 @@ data! {
         by: String,
     }
 
+    /// See [`EventBody::MediaWithheld`](super::EventBody::MediaWithheld).
+    MediaWithheld {
+        /// The model.
+        model: ModelRef,
+        /// What it is known not to see.
+        blind: Blind,
+        /// The images and documents it does not see and that no earlier event named for it, in the conversation's order.
+        names: Vec<String>,
+    }
     /// See [`EventBody::StepStarted`](super::EventBody::StepStarted).
     StepStarted {
         /// Its assistant message.

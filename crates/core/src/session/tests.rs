@@ -166,7 +166,8 @@ mod withheld {
 
     use super::*;
     use crate::error::SessionError;
-    use crate::event::body::{InputKind, StepFailed, StepStarted};
+    use crate::event::body::{InputKind, MediaWithheld, StepFailed, StepStarted};
+    use crate::model::Blind;
     use crate::request::Media;
 
     fn with_picture(text: &str) -> InputKind {
@@ -282,6 +283,40 @@ mod withheld {
             "invalid_request",
             "messages.0.content.1: image dimensions exceed max"
         ));
+    }
+
+    #[test]
+    fn the_user_is_told_once_for_each_model_what_it_does_not_see() {
+        let mut log = log();
+        let model = |name: &str| ModelRef::parse(&format!("p/{name}")).unwrap();
+        let blind = Blind {
+            images: true,
+            documents: false,
+        };
+        let settled = |log: &mut Log, name: &str| {
+            let names = log.state.unseen_media(&model(name), blind);
+            log.add(MediaWithheld {
+                model: model(name),
+                blind,
+                names: names.clone(),
+            });
+            names.len()
+        };
+        log.say(with_picture("look"));
+        assert_eq!(
+            log.state.unseen_media(&model("a"), Blind::default()),
+            [""; 0]
+        );
+        assert_eq!(log.state.unseen_media(&model("a"), blind), ["a.png"]);
+        assert_eq!((settled(&mut log, "a"), settled(&mut log, "a")), (1, 0));
+        log.say(with_picture("another"));
+        assert_eq!((settled(&mut log, "a"), settled(&mut log, "a")), (1, 0));
+        assert_eq!((settled(&mut log, "b"), settled(&mut log, "a")), (2, 2));
+        assert!(
+            log.fail("invalid_request", "no image, please"),
+            "no settings say whose log it is"
+        );
+        assert_eq!(settled(&mut log, "c"), 0, "what was refused is known");
     }
 
     fn summarised(log: &mut Log) {

@@ -1,13 +1,18 @@
 //! What later requests leave out because a provider refused the request it was in: a picture over a limit
 //! nobody knew, thinking whose signature no longer holds. Without this, one such block would make every
 //! later request of the session fail.
+//!
+//! What a model is known not to see is left out before anybody refuses it (`RequestPlan::blind`); here stands only what
+//! the user was told of that.
 
 mod refusal;
 
 use super::{SessionState, Summary};
 use crate::error::SessionError;
-use crate::event::body::InputKind;
+use crate::event::body::{InputKind, MediaWithheld};
 use crate::message::{Entry, PartKind};
+use crate::model::{Blind, ModelRef};
+use crate::request::Media;
 use refusal::Refused;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +29,20 @@ pub struct Withheld {
     /// Summaries of what the model thinks are not asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub thoughts: bool,
+    /// What the user was told that a model does not see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<Unseen>,
+}
+
+/// A model that is known not to see what inputs up to a place hold, and of which the user was told that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// The model.
+    pub model: ModelRef,
+    /// What it does not see.
+    pub blind: Blind,
+    /// The place, by seq.
+    pub through: u64,
 }
 
 impl Withheld {
@@ -47,6 +66,51 @@ enum Repair {
 }
 
 impl SessionState {
+    /// The images and documents that `model` is known not to see, by name, as far as the user was not told so yet.
+    pub fn unseen_media(&self, model: &ModelRef, blind: Blind) -> Vec<String> {
+        self.media()
+            .filter(|(seq, media)| blind.is_to(media) && !self.withheld.hides_media(*seq))
+            .filter(|(seq, media)| !self.told_unseen(model, *seq, media))
+            .map(|(_, media)| media.name.clone())
+            .collect()
+    }
+
+    /// Remembers at `seq` that the user was told what a model does not see.
+    pub(super) fn note_unseen(&mut self, told: &MediaWithheld, seq: u64) {
+        self.withheld.unseen = Some(Unseen {
+            model: told.model.clone(),
+            blind: told.blind,
+            through: seq,
+        });
+    }
+
+    /// Was the user told that `model` does not see `media` of an input promoted at `seq`?
+    fn told_unseen(&self, model: &ModelRef, seq: u64, media: &Media) -> bool {
+        let told = self.withheld.unseen.as_ref();
+        told.is_some_and(|told| {
+            told.model == *model && seq <= told.through && told.blind.is_to(media)
+        })
+    }
+
+    /// All media that requests hold or tell of, with the place of their input.
+    fn media(&self) -> impl Iterator<Item = (u64, &Media)> {
+        let pinned = self.summary.as_ref().and_then(Summary::pinned);
+        let inputs = self
+            .entries
+            .iter()
+            .filter_map(|entry| match entry.as_ref() {
+                Entry::Input { seq, input, .. } => Some((input, *seq)),
+                _ => None,
+            });
+        pinned
+            .into_iter()
+            .chain(inputs)
+            .flat_map(|(input, seq)| match input {
+                InputKind::User { media, .. } => media.iter().map(move |m| (seq, m)).collect(),
+                _ => Vec::new(),
+            })
+    }
+
     /// Would leaving something out be worth another try after a step failed with `error`?
     pub fn can_repair(&self, error: &SessionError) -> bool {
         self.repair(error).is_some()
@@ -88,13 +152,18 @@ impl SessionState {
 
     /// Are there media that are still shown: any, or only such as no step has succeeded with?
     fn new_media(&self, any: bool) -> bool {
+        let model = self.settings.as_ref().map(|settings| &settings.model);
+        // What the model is known not to see was not in the request.
+        let shown = |input: &InputKind, seq: u64| {
+            let InputKind::User { media, .. } = input else {
+                return false;
+            };
+            let unseen = |one| model.is_some_and(|model| self.told_unseen(model, seq, one));
+            !self.withheld.hides_media(seq) && media.iter().any(|one| !unseen(one))
+        };
         for entry in self.entries.iter().rev() {
             match entry.as_ref() {
-                Entry::Input {
-                    seq,
-                    input: InputKind::User { media, .. },
-                    ..
-                } if !media.is_empty() && !self.withheld.hides_media(*seq) => return true,
+                Entry::Input { seq, input, .. } if shown(input, *seq) => return true,
                 Entry::Assistant(message)
                     if !any && message.end.as_ref().is_some_and(|end| end.error.is_none()) =>
                 {
@@ -106,10 +175,7 @@ impl SessionState {
         let summary = self.summary.as_ref().filter(|_| any);
         summary
             .and_then(Summary::pinned)
-            .is_some_and(|(input, seq)| {
-                !self.withheld.hides_media(seq)
-                    && matches!(input, InputKind::User { media, .. } if !media.is_empty())
-            })
+            .is_some_and(|(input, seq)| shown(input, seq))
     }
 }
 

@@ -253,6 +253,7 @@ pub fn plan_for(protocol: &str, model: ModelRef) -> RequestPlan {
         cache_key: "k".to_owned(),
         hosted_tools: Vec::new(),
         effort: None,
+        blind: Default::default(),
     }
 }
 

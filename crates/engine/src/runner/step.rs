@@ -56,6 +56,7 @@ impl Runner {
         };
         let message = facts(self.shared.config.env.as_ref()).message();
         let mut events = self.execution_start();
+        events.extend(self.unseen(model));
         events.push(
             StepStarted {
                 message: message.clone(),
@@ -80,6 +81,18 @@ impl Runner {
         self.output_cut = false;
         self.tools.begin_step();
         self.attempts(model, message, request, encoded).await
+    }
+
+    /// What the user is told when the model is known not to see something that was attached: once for each of them.
+    fn unseen(&self, model: &Model) -> Option<EventBody> {
+        let blind = model.info.blind();
+        let names = self.state.unseen_media(&model.reference, blind);
+        let told = MediaWithheld {
+            model: model.reference.clone(),
+            blind,
+            names,
+        };
+        (!told.names.is_empty()).then(|| told.into())
     }
 
     /// The number of the next step, and whether it is the last one allowed. A step that did not fit keeps its number
@@ -119,6 +132,7 @@ impl Runner {
             cache_key: self.session.to_string(),
             hosted_tools: model.info.asks.hosted.clone(),
             effort: model.info.asks.effort,
+            blind: model.info.blind(),
         }
     }
 

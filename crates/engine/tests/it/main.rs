@@ -28,5 +28,6 @@ mod small_window;
 mod stores;
 mod support;
 mod takeover;
+mod unseen;
 mod waiting;
 mod weather;

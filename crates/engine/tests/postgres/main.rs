@@ -54,6 +54,8 @@ mod stores;
 mod support;
 #[path = "../it/takeover.rs"]
 mod takeover;
+#[path = "../it/unseen.rs"]
+mod unseen;
 #[path = "../it/weather.rs"]
 mod weather;
 

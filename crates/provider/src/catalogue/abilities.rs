@@ -1,4 +1,4 @@
-//! What a model is known to be able to do.
+//! What a model is known to be able to do, and not to be able to do.
 
 use std::fmt;
 
@@ -30,6 +30,10 @@ impl Ability {
         Self::Audio,
     ];
 
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     /// The word in tables and the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,25 +52,75 @@ impl Ability {
     }
 }
 
-/// A set of abilities. One that is not in it is not known to be there.
+/// What stands before an ability that is known not to be there, in tables.
+const NOT: char = '!';
+
+/// A set of abilities. One that is not in it is not known to be there, and may be known not to be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Abilities(u8);
+pub struct Abilities {
+    has: u8,
+    lacks: u8,
+}
 
 impl Abilities {
     /// With one more.
     #[must_use]
     pub fn with(self, ability: Ability) -> Self {
-        Self(self.0 | 1 << ability as u8)
+        Self {
+            has: self.has | ability.bit(),
+            lacks: self.lacks & !ability.bit(),
+        }
+    }
+
+    /// With one that is known not to be there.
+    #[must_use]
+    pub fn without(self, ability: Ability) -> Self {
+        Self {
+            has: self.has & !ability.bit(),
+            lacks: self.lacks | ability.bit(),
+        }
+    }
+
+    /// As somebody lists them who leaves out what is not there.
+    #[must_use]
+    pub fn complete(self) -> Self {
+        let missing = Ability::ALL.into_iter().filter(|a| !self.has(*a));
+        missing.fold(self, Self::without)
     }
 
     /// Is it in the set?
     pub fn has(self, ability: Ability) -> bool {
-        self.0 & (1 << ability as u8) != 0
+        self.has & ability.bit() != 0
+    }
+
+    /// Is it known not to be there?
+    pub fn lacks(self, ability: Ability) -> bool {
+        self.lacks & ability.bit() != 0
     }
 
     /// Those in the set.
     pub fn iter(self) -> impl Iterator<Item = Ability> {
         Ability::ALL.into_iter().filter(move |a| self.has(*a))
+    }
+
+    /// The set with one word of a table; a word of a newer version changes nothing.
+    pub(super) fn and_word(self, word: &str) -> Self {
+        let lacked = word.strip_prefix(NOT);
+        match (lacked, Ability::parse(lacked.unwrap_or(word))) {
+            (None, Some(ability)) => self.with(ability),
+            (Some(_), Some(ability)) => self.without(ability),
+            (_, None) => self,
+        }
+    }
+
+    /// The words of a table.
+    pub(super) fn words(self) -> String {
+        let lacked = Ability::ALL.into_iter().filter(|a| self.lacks(*a));
+        let has = self.iter().map(|a| a.as_str().to_owned());
+        let words: Vec<String> = has
+            .chain(lacked.map(|a| format!("{NOT}{}", a.as_str())))
+            .collect();
+        words.join(",")
     }
 }
 

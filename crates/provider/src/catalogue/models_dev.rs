@@ -141,7 +141,8 @@ fn entry(model: &Model) -> Entry {
         serde_json::Value::Object(granular) => granular.get("supported") == Some(&true.into()),
         other => other == &serde_json::Value::Bool(true),
     };
-    let sees = |what: &str| model.modalities.input.iter().any(|m| m == what);
+    let input = &model.modalities.input;
+    let sees = |what: &str| input.iter().any(|m| m == what);
     let abilities = [
         (Ability::Tools, tools),
         (Ability::Reasoning, model.reasoning),
@@ -153,13 +154,21 @@ fn entry(model: &Model) -> Entry {
         (Ability::Pdf, sees("pdf")),
         (Ability::Audio, sees("audio")),
     ];
+    let mut abilities: Abilities = abilities
+        .into_iter()
+        .filter_map(|(ability, there)| there.then_some(ability))
+        .collect();
+    // A list of what a model takes says what it does not take. Documents are taken as pictures where those are seen.
+    if !input.is_empty() && !sees("image") {
+        abilities = abilities.without(Ability::Images);
+        if !sees("pdf") {
+            abilities = abilities.without(Ability::Pdf);
+        }
+    }
     Entry {
         context: tokens(model.limit.context),
         output: tokens(model.limit.output),
-        abilities: abilities
-            .into_iter()
-            .filter_map(|(ability, there)| there.then_some(ability))
-            .collect::<Abilities>(),
+        abilities,
         price: model.cost.as_ref().and_then(price),
     }
 }

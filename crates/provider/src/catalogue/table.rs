@@ -8,10 +8,10 @@
 //! name<TAB>context<TAB>output<TAB>abilities<TAB>prices[<TAB>above=prices…]
 //! ```
 //!
-//! `-` stands for what is unknown. Prices are dollars per million tokens: input, output, reasoning, cache read, cache
+//! `-` stands for what is unknown, `!` before an ability for one that is known not to be there. Prices are dollars per million tokens: input, output, reasoning, cache read, cache
 //! write, cache write for an hour, divided by slashes.
 
-use super::abilities::{Abilities, Ability};
+use super::abilities::Abilities;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tenure_core::price::{Price, Rate, Rates, Tier};
@@ -143,8 +143,9 @@ fn read(rest: &str) -> Option<Entry> {
     let output = count(fields.next()?)?;
     let abilities = match fields.next()? {
         "-" => Abilities::default(),
-        // A word of a newer version is passed over.
-        words => words.split(',').filter_map(Ability::parse).collect(),
+        words => words
+            .split(',')
+            .fold(Abilities::default(), Abilities::and_word),
     };
     let price = match fields.next()? {
         "-" => None,
@@ -211,7 +212,7 @@ pub fn write(head: &Head, notes: &[&str], entries: &Entries) -> String {
         }
         let _ = writeln!(out, "@{vendor}");
         for (name, entry) in models.iter().filter(|(name, _)| is_name(name)) {
-            let abilities = match entry.abilities.to_string() {
+            let abilities = match entry.abilities.words() {
                 none if none.is_empty() => "-".to_owned(),
                 words => words,
             };

@@ -4,6 +4,7 @@ use super::models_dev::{self, FormatError};
 use super::table::{Entries, Entry, Head, Table, write};
 use super::*;
 use proptest::prelude::*;
+use tenure_core::model::Blind;
 use tenure_core::price::{Rate, Rates, Tier};
 
 fn rate(text: &str) -> Rate {
@@ -215,6 +216,55 @@ fn the_first_layer_that_has_a_value_wins_value_by_value() {
     assert_eq!(proxy.origins.price, Origin::Unknown);
     assert!(catalogue.knows(&model("mine/claude-opus-4-5")));
     assert!(!catalogue.knows(&model("proxy/claude-opus-4-5")));
+}
+
+#[test]
+fn what_a_model_is_known_not_to_do_is_told_from_what_nobody_knows() {
+    let blind = |images, documents| Blind { images, documents };
+    let of = |abilities| {
+        let entry = Entry {
+            abilities,
+            ..Entry::default()
+        };
+        ModelInfo::merge(None, None, Some(&entry)).blind()
+    };
+    let none = Abilities::default();
+    assert_eq!(of(none.with(Ability::Tools)), blind(false, false));
+    assert_eq!(of(none.without(Ability::Images)), blind(true, false));
+    assert_eq!(
+        of(none.without(Ability::Pdf).with(Ability::Pdf)),
+        blind(false, false)
+    );
+    // Who declares what a model can do has left out what it cannot.
+    let declared = |known: Abilities| {
+        let settings = ModelSettings {
+            abilities: Some(known),
+            ..ModelSettings::default()
+        };
+        ModelInfo::of(Some(&settings)).blind()
+    };
+    assert_eq!(declared(none.with(Ability::Images)), blind(false, true));
+    assert_eq!(declared(none), blind(true, true));
+    assert_eq!(ModelInfo::of(None).blind(), blind(false, false));
+}
+
+#[test]
+fn models_dev_says_what_a_model_takes_and_so_what_it_does_not() {
+    for (input, expected) in [
+        ("[\"text\"]", "!images,!pdf"),
+        ("[\"text\", \"image\"]", "images"),
+        ("[\"text\", \"pdf\"]", "pdf,!images"),
+        ("[]", ""),
+    ] {
+        let json = format!(
+            "{{\"a\": {{\"models\": {{\"m\": {{\"limit\": {{\"context\": 9}}, \"modalities\": {{\"input\": {input}}}}}}}}}}}"
+        );
+        let read = models_dev::read(json.as_bytes()).unwrap();
+        let known = read.entries["a"]["m"].abilities;
+        assert_eq!(known.words(), expected, "{input}");
+        let text = write(&head(), &[], &read.entries);
+        assert_eq!(Table::new(&text).find("a", "m").unwrap().abilities, known);
+    }
 }
 
 #[test]

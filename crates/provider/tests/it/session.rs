@@ -222,6 +222,7 @@ impl Session {
             cache_key: "k".to_owned(),
             hosted_tools: Vec::new(),
             effort: None,
+            blind: Default::default(),
         };
         history::build(&self.state, &plan)
     }

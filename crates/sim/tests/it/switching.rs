@@ -356,6 +356,7 @@ fn request(state: &SessionState, row: &Row) -> Request {
             cache_key: "ses_1".to_owned(),
             hosted_tools: vec![HostedTool::WebSearch],
             effort: None,
+            blind: Default::default(),
         },
     )
 }

@@ -72,6 +72,7 @@ pub(crate) fn needs_fence(body: &EventBody) -> bool {
             | E::ExecutionInterrupted(_)
             | E::RecoveryStarted(_)
             | E::SessionQuarantined(_)
+            | E::MediaWithheld(_)
             | E::StepStarted(_)
             | E::AttemptStarted(_)
             | E::AttemptEnded(_)

@@ -2,7 +2,7 @@
 
 use super::escape::safe_line;
 use super::terminal::Caps;
-use super::transcript::{media_words, recovery_words};
+use super::transcript::{media_words, recovery_words, unseen_words};
 use super::{human, width};
 use crate::amounts::{Money, Time};
 use tenure_core::event::body::*;
@@ -57,6 +57,7 @@ pub fn summary(event: &Event) -> String {
         EventBody::RecoveryStarted(e) => recovery_words(e, event.epoch),
         EventBody::SessionQuarantined(e) => e.error.message.clone(),
         EventBody::SessionReleased(e) => format!("by {}", e.by),
+        EventBody::MediaWithheld(e) => unseen_words(e),
         EventBody::StepStarted(e) => {
             format!(
                 "step {} {}{}",

@@ -363,6 +363,9 @@ impl Transcript {
                 yellow,
                 &format!("↻ {}", recovery_words(recovery, event.epoch)),
             ),
+            EventBody::MediaWithheld(unseen) => {
+                self.mark(yellow, &format!("! {}", safe_line(&unseen_words(unseen))))
+            }
             EventBody::InterruptRequested(interrupt) => self.mark(
                 yellow,
                 &format!("■ interrupt requested by {}", safe_line(&interrupt.by)),
@@ -493,6 +496,16 @@ pub fn media_words(media: &Media) -> String {
         safe_line(&media.name),
         safe_line(&media.media_type),
         human::bytes(tenure_engine::media::size(media) as u64)
+    )
+}
+
+/// What a model is known not to see, in words.
+pub fn unseen_words(unseen: &MediaWithheld) -> String {
+    format!(
+        "{} is known not to see {}: it reads that there was something. If it does see it, say so in the configuration \
+         (`abilities`), or choose another model",
+        unseen.model,
+        unseen.names.join(", ")
     )
 }
 

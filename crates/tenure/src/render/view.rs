@@ -8,7 +8,7 @@ use super::plain::Plain;
 use super::spans::Style;
 use super::status::Activity;
 use super::terminal::Caps;
-use super::transcript::{Detail, Drawing, Totals, Transcript};
+use super::transcript::{Detail, Drawing, Totals, Transcript, unseen_words};
 use super::tty::Screen;
 use std::io::{self, Write};
 use std::time::Instant;
@@ -118,6 +118,10 @@ impl View {
                     && retry.attempt == FIRST_RETRY
                 {
                     let _ = self.screen.error_line(&retry_words(retry));
+                }
+                if let EventBody::MediaWithheld(unseen) = &event.body {
+                    let words = format!("notice: {}", safe_line(&unseen_words(unseen)));
+                    let _ = self.screen.error_line(&words);
                 }
                 plain.event(&event.body)
             }
