@@ -4,6 +4,7 @@
 //! is asked for, once per process. Whoever counts asks [`Tokens::rough`] first and [`Tokens::exact`] only when the
 //! answer would decide something, off the threads that serve others.
 
+mod known;
 mod media;
 
 use tenure_core::compaction::{TokenCounter, rough};

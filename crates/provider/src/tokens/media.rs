@@ -1,8 +1,10 @@
 //! What images and documents cost in tokens, by the vendors' published rules; where a rule depends on what cannot be
 //! seen from here, the larger figure counts.
 
+use super::known::Known;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::sync::LazyLock;
 use tenure_core::compaction::media_bound;
 use tenure_core::request::Media;
 
@@ -112,9 +114,17 @@ struct Dictionary {
 /// Dictionaries inside each other that are followed; more are no document.
 const DEPTH: usize = 64;
 
+/// The pages of documents that this process counted.
+static KNOWN: LazyLock<Known> = LazyLock::new(Known::new);
+
+/// As [`scan`], once for each document.
+fn pages(media: &Media) -> Option<u64> {
+    KNOWN.pages(&media.data, || scan(media))
+}
+
 /// The pages a PDF says it has, where it says so in plain words; many write it compressed. Only the page tree tells:
 /// bookmarks and others have counts, too. One pass, whatever the bytes are.
-fn pages(media: &Media) -> Option<u64> {
+fn scan(media: &Media) -> Option<u64> {
     let bytes = decoded(media, usize::MAX)?;
     let (mut counted, mut single, mut next) = (0, 0, 0);
     let mut open: Vec<Dictionary> = Vec::new();
