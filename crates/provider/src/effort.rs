@@ -38,7 +38,10 @@ pub(crate) fn summarises(model: &str) -> bool {
     words(name) != NONE && (name.starts_with("gpt-5") || numbered(name) || name.contains("codex"))
 }
 
-/// OpenAI's model pages: `none` from GPT-5.1 on, `minimal` for GPT-5, neither for what always thinks.
+/// OpenAI's model pages and its API reference of `reasoning.effort`: `none` from GPT-5.1 on, where `minimal` is a 400
+/// "Supported values are: 'none', 'low', 'medium', and 'high'"; `minimal` for GPT-5; low, medium and high for the
+/// o series, whose models before 5.1 do not take `none`; GPT-5 Pro only `high`. Models from GPT-6 on are not looked up:
+/// they get what all take.
 fn openai(name: &str) -> Words {
     let talks = ["gpt-3", "gpt-4", "chatgpt-", "o1-mini", "o1-preview"];
     let fixed = name.contains("-chat") || name.contains("deep-research");
@@ -76,7 +79,8 @@ fn numbered(name: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// xAI, "Reasoning": the small model of the third generation takes two words, most others none.
+/// xAI, "Reasoning": grok-4.3 takes `none` to `high`, grok-3-mini `low` and `high`; to grok-3, grok-4 and grok-4-fast the
+/// parameter is an error. Of newer ones nothing was found, and nothing is said to them.
 fn xai(name: &str) -> Words {
     if name.starts_with("grok-3-mini") {
         [Some("low"), Some("low"), Some("low"), Some("high")]

@@ -152,6 +152,8 @@ pub(crate) enum Think {
     Enable,
     /// `chat_template_kwargs: {enable_thinking, thinking}`, beside it `reasoning_effort`.
     Template,
+    /// As the model wants it, where a server's models differ.
+    Of(fn(&str) -> Think),
     /// Not at all.
     Unasked,
 }

@@ -142,7 +142,8 @@ pub(super) const ROWS: &[Facts] = &[
         format: Format::Schema,
         // "Structured outputs": not together with streaming tools.
         format_with_tools: false,
-        // "Reasoning": none/default for Qwen, low/medium/high for gpt-oss; reasoning_format is parsed by default with tools.
+        // "Reasoning": none/default for Qwen, low/medium/high for gpt-oss; reasoning_format is parsed by default with tools,
+        // and raw is a 400 with them.
         think: Think::EffortOf(groq_effort),
         // 400 "property 'reasoning_content' is unsupported".
         replay: Replay::Field("reasoning"),
@@ -166,6 +167,7 @@ pub(super) const ROWS: &[Facts] = &[
         word: "together",
         hosts: &["together.xyz", "together.ai"],
         format: Format::Schema,
+        // "Reasoning": reasoning_effort low, medium, high; hybrid models are switched by reasoning.enabled.
         think: Think::EffortOrDisabled(WORDS),
         ..COMMON
     },
@@ -174,7 +176,7 @@ pub(super) const ROWS: &[Facts] = &[
         word: "fireworks",
         hosts: &["fireworks.ai"],
         format: Format::Schema,
-        think: Think::Effort(WORDS_NONE),
+        think: Think::EffortOf(fireworks_effort),
         ..COMMON
     },
     Facts {
@@ -185,7 +187,7 @@ pub(super) const ROWS: &[Facts] = &[
         format: Format::Schema,
         // "OpenAI compatibility": text only; 400 for parallel_tool_calls, service_tier, penalties.
         images: false,
-        think: Think::Effort(WORDS_NONE),
+        think: Think::EffortOf(cerebras_effort),
         // 400 "property 'messages.2.assistant.reasoning_content' is unsupported".
         replay: Replay::Field("reasoning"),
         ..COMMON
@@ -213,7 +215,7 @@ pub(super) const ROWS: &[Facts] = &[
         ids: Ids::Printable(64),
         format: Format::Object,
         format_with_tools: true,
-        think: Think::Switch([None; 4]),
+        think: Think::Of(moonshot_think),
         // 400 "tool_choice 'specified' is incompatible with thinking enabled".
         free_choice_when_thinking: true,
         // 400 "thinking is enabled but reasoning_content is missing in assistant tool call message".
@@ -348,6 +350,8 @@ pub(super) const ROWS: &[Facts] = &[
         word: "ollama",
         hosts: &["ollama.com"],
         ids: Ids::Printable(64),
+        // "OpenAI compatibility", the fields it takes: stream_options, max_tokens, response_format, tools, images in
+        // base64, reasoning_effort by names of the model and aliases.
         choice: Choice::Words,
         format: Format::Schema,
         think: Think::Effort(WORDS_NONE),
@@ -379,5 +383,40 @@ fn groq_effort(model: &str) -> [Option<&'static str>; 4] {
         [Some("none"), on, on, on]
     } else {
         [Some("low"), Some("low"), Some("medium"), Some("high")]
+    }
+}
+
+/// Fireworks, "Reasoning": Kimi's models take three words, GLM's `none`, `high` and `max`, gpt-oss always thinks, most
+/// others can be told not to.
+fn fireworks_effort(model: &str) -> [Option<&'static str>; 4] {
+    if model.contains("kimi") {
+        WORDS
+    } else if model.contains("glm") {
+        [Some("none"), Some("high"), Some("high"), Some("max")]
+    } else if model.contains("gpt-oss") {
+        effort::words("gpt-oss")
+    } else {
+        WORDS_NONE
+    }
+}
+
+/// Cerebras, "Reasoning": gpt-oss refuses `none` (400 "wrong_api_format"); for GLM and Qwen it turns thinking off.
+fn cerebras_effort(model: &str) -> [Option<&'static str>; 4] {
+    if model.contains("gpt-oss") {
+        effort::words("gpt-oss")
+    } else {
+        WORDS_NONE
+    }
+}
+
+/// Kimi: K3 always thinks and takes `reasoning_effort` of `low`, `high`, `max`; the K2.7 code models and those named for
+/// thinking always think and take no word; K2.5 and K2.6 are switched by `thinking.type`.
+fn moonshot_think(model: &str) -> Think {
+    if model.contains("kimi-k3") {
+        Think::Effort([Some("low"), Some("low"), Some("high"), Some("max")])
+    } else if model.contains("k2.7-code") || model.contains("-thinking") || model.contains("-v1") {
+        Think::Unasked
+    } else {
+        Think::Switch([None; 4])
     }
 }

@@ -14,7 +14,9 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use tenure_core::request::{AssistantBlock, HostedTool, Media, Request, ToolChoice, ToolResult};
 
-/// What the vendor's own endpoint takes of pictures and documents.
+/// What the vendor's own endpoint takes of pictures and documents. "Vision": 8000 pixels on a side, 2000 with more than
+/// 20 images, 100 images (600 where the window is larger than 200,000 tokens), 5 MiB of base64 an image; 32 MB a
+/// request, of which the rest is for words.
 const MEDIA: media::Limits = media::Limits {
     types: media::TYPES,
     image: 5 * 1024 * 1024,

@@ -16,7 +16,8 @@ use tenure_core::request::{
 /// The longest id that the vendor's own endpoint takes: 400 "string too long. Expected a string with maximum length 64".
 const ID_LIMIT: usize = 64;
 
-/// What the vendor's own endpoint takes of pictures and documents.
+/// What the vendor's own endpoint takes of pictures and documents. "File inputs": models that see take PDFs, too, as text
+/// and a picture of each page; 50 MB a request.
 const MEDIA: media::Limits = media::Limits {
     types: media::TYPES,
     image: 20 * 1024 * 1024,

@@ -109,9 +109,14 @@ pub(super) fn effort(request: &Request, facts: &Facts, body: &mut Body) {
         }
     };
     let kind = if on { "enabled" } else { "disabled" };
-    match facts.think {
+    let model = request.model.model.as_str();
+    let think = match facts.think {
+        Think::Of(of) => of(model),
+        think => think,
+    };
+    match think {
         Think::Effort(words) => say(words),
-        Think::EffortOf(words) => say(words(&request.model.model)),
+        Think::EffortOf(words) => say(words(model)),
         Think::EffortOrDisabled(words) if on => say(words),
         Think::EffortOrDisabled(_) => body.put("reasoning", &object("enabled", false.into())),
         Think::Reasoning(words) => {
@@ -138,7 +143,8 @@ pub(super) fn effort(request: &Request, facts: &Facts, body: &mut Body) {
             let kwargs = value!({"enable_thinking": on, "thinking": on});
             body.put("chat_template_kwargs", &kwargs);
         }
-        Think::Unasked => {}
+        // A way by model names none.
+        Think::Of(_) | Think::Unasked => {}
     }
 }
 
