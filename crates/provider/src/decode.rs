@@ -3,6 +3,7 @@
 mod anthropic;
 #[cfg(feature = "bedrock")]
 mod bedrock;
+mod blocks;
 mod chat;
 mod gemini;
 mod json_list;

@@ -2,6 +2,7 @@
 
 mod block;
 
+use super::blocks::Blocks;
 use super::over_sse::{Wire, malformed};
 use super::raw::{self, Raw};
 use super::sink::Sink;
@@ -10,7 +11,6 @@ use crate::sse::SseEvent;
 use block::Block;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashSet};
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::usage::Usage;
 
@@ -62,12 +62,7 @@ struct Container<'a> {
 /// The machine.
 #[derive(Default)]
 pub(super) struct Anthropic {
-    open: BTreeMap<u64, Block>,
-    /// A finished local call without arguments, held back until it is sure that the output limit did not
-    /// eat them.
-    bare_call: Option<Block>,
-    hosted: HashSet<String>,
-    local_calls: bool,
+    blocks: Blocks<Block>,
     usage: Map<String, Value>,
     /// The tokens of the whole answer were told: what the start of a message says of them is a placeholder.
     output_told: bool,
@@ -97,14 +92,13 @@ impl Wire for Anthropic {
             return;
         }
         let cut = self.stop_reason.as_deref() == Some("max_tokens");
-        self.end_blocks(sink);
-        self.release_bare_call(cut, sink);
+        self.blocks.close(cut, sink);
         if let Some(id) = self.container.take() {
             let native = serde_json::json!({"type": "container", "id": id}).to_string();
             sink.push(ProviderEvent::Opaque { native });
         }
         let finish = match self.stop_reason.as_deref().map(finish_of) {
-            None if self.local_calls => Finish::ToolCalls,
+            None if self.blocks.any_local_call() => Finish::ToolCalls,
             None => Finish::Stop,
             Some(finish) => finish,
         };
@@ -129,9 +123,8 @@ impl Anthropic {
             "content_block_start" => self.block_start(event, sink),
             "content_block_delta" => self.block_delta(event, sink),
             "content_block_stop" => {
-                if let Some(block) = self.open.remove(&raw::number(event.index).unwrap_or(0)) {
-                    self.end_block(block, sink);
-                }
+                self.blocks
+                    .stop(raw::number(event.index).unwrap_or(0), sink);
             }
             "message_delta" => self.message_delta(event, sink),
             "message_stop" => {
@@ -154,7 +147,7 @@ impl Anthropic {
 
     fn message_start(&mut self, event: &Event<'_>, sink: &mut Sink) {
         // A gateway that began again in the same stream: what was open stays as far as it came.
-        self.end_blocks(sink);
+        self.blocks.stop_all(sink);
         let Some(message) = event
             .message
             .and_then(|m| serde_json::from_str::<Message<'_>>(m.get()).ok())
@@ -172,29 +165,23 @@ impl Anthropic {
         let Some(start) = event.content_block else {
             return;
         };
-        self.release_bare_call(false, sink);
         let index = raw::number(event.index).unwrap_or(0);
-        if let Some(open) = self.open.remove(&index) {
-            self.end_block(open, sink);
-        }
+        self.blocks.make_room(index, sink);
         if let Some(block) = Block::start(start.get(), sink) {
-            self.open.insert(index, block);
+            self.blocks.open(index, block);
         }
     }
 
     fn block_delta(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let Some(delta) = event.delta else { return };
         let index = raw::number(event.index).unwrap_or(0);
-        let block = match self.open.entry(index) {
-            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
-            std::collections::btree_map::Entry::Vacant(free) => {
-                match Block::implied(delta.get(), sink) {
-                    Some(block) => free.insert(block),
-                    None => return,
-                }
-            }
-        };
-        block.delta(delta.get(), sink);
+        if let Some(open) = self.blocks.at(index) {
+            return open.delta(delta.get(), sink);
+        }
+        if let Some(mut block) = Block::implied(delta.get(), sink) {
+            block.delta(delta.get(), sink);
+            self.blocks.open(index, block);
+        }
     }
 
     fn message_delta(&mut self, event: &Event<'_>, sink: &mut Sink) {
@@ -217,34 +204,6 @@ impl Anthropic {
             .and_then(|c| raw::filled(c.id));
         if let Some(id) = id {
             self.container = Some(id.into_owned());
-        }
-    }
-
-    fn end_blocks(&mut self, sink: &mut Sink) {
-        for (_, block) in std::mem::take(&mut self.open) {
-            self.end_block(block, sink);
-        }
-    }
-
-    fn end_block(&mut self, block: Block, sink: &mut Sink) {
-        if block.is_bare_call() {
-            self.release_bare_call(false, sink);
-            self.bare_call = Some(block);
-            return;
-        }
-        self.local_calls |= block.is_local_call();
-        block.end(&mut self.hosted, sink);
-    }
-
-    fn release_bare_call(&mut self, cut: bool, sink: &mut Sink) {
-        let Some(block) = self.bare_call.take() else {
-            return;
-        };
-        if cut {
-            block.abandon(sink);
-        } else {
-            self.local_calls = true;
-            block.end(&mut self.hosted, sink);
         }
     }
 

@@ -6,6 +6,7 @@ mod block;
 mod frames;
 
 use super::anthropic::Anthropic;
+use super::blocks::Blocks;
 use super::over_sse::Wire;
 use super::raw::{self, Raw};
 use super::sink::Sink;
@@ -20,7 +21,6 @@ use frames::{Fault, FrameReader};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
 use tenure_core::error::{ErrorClass, ProviderError};
 use tenure_core::provider::Finish;
 use tenure_core::usage::Usage;
@@ -97,12 +97,7 @@ impl Body for Bedrock {
 /// The machine over whole frames.
 #[derive(Default)]
 struct Converse {
-    open: BTreeMap<u64, Block>,
-    /// A finished local call without arguments, held back until it is sure that the output limit did not
-    /// eat them.
-    bare_call: Option<Block>,
-    hosted: HashSet<String>,
-    local_calls: bool,
+    blocks: Blocks<Block>,
     metadata: bool,
     stop_reason: Option<String>,
     /// The model's own stream within the frames: some gateways answer so, for Anthropic's models.
@@ -159,13 +154,9 @@ impl Converse {
             "messageStart" => sink.start(None, None),
             "contentBlockStart" => self.block_start(event, sink),
             "contentBlockDelta" => self.block_delta(event, sink),
-            "contentBlockStop" => {
-                if let Some(block) = self.open.remove(&index(event)) {
-                    self.end_block(block, sink);
-                }
-            }
+            "contentBlockStop" => self.blocks.stop(index(event), sink),
             "messageStop" => {
-                self.end_blocks(sink);
+                self.blocks.stop_all(sink);
                 let reason =
                     raw::filled(event.stop_reason).map_or("unknown".into(), Cow::into_owned);
                 self.stop_reason = Some(reason);
@@ -188,46 +179,30 @@ impl Converse {
     }
 
     fn block_start(&mut self, event: &Event<'_>, sink: &mut Sink) {
-        self.release_bare_call(false, sink);
         let index = index(event);
-        if let Some(open) = self.open.remove(&index) {
-            self.end_block(open, sink);
-        }
+        self.blocks.make_room(index, sink);
         // Text may come without start and stop: it is over when the next block says its start.
-        let implied: Vec<u64> = self
-            .open
-            .iter()
-            .filter(|(_, block)| block.is_implied())
-            .map(|(index, _)| *index)
-            .collect();
-        for index in implied {
-            if let Some(block) = self.open.remove(&index) {
-                self.end_block(block, sink);
-            }
-        }
+        self.blocks.stop_where(Block::is_implied, sink);
         if let Some(start) = event.start
             && let Some(block) = Block::start(start.get(), sink)
         {
-            self.open.insert(index, block);
+            self.blocks.open(index, block);
         }
     }
 
     fn block_delta(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let Some(delta) = event.delta else { return };
         let index = index(event);
-        if let Some(open) = self.open.get_mut(&index) {
-            if open.delta(delta.get(), sink) {
-                return;
-            }
-            // Another kind of content under the same index: a new block.
-            if let Some(open) = self.open.remove(&index) {
-                self.end_block(open, sink);
-            }
+        if let Some(open) = self.blocks.at(index)
+            && open.delta(delta.get(), sink)
+        {
+            return;
         }
-        self.release_bare_call(false, sink);
+        // Nothing is open there, or another kind of content under the same index: a new block.
+        self.blocks.make_room(index, sink);
         if let Some(mut block) = Block::implied(delta.get(), sink) {
             block.delta(delta.get(), sink);
-            self.open.insert(index, block);
+            self.blocks.open(index, block);
         }
     }
 
@@ -246,34 +221,6 @@ impl Converse {
         );
     }
 
-    fn end_blocks(&mut self, sink: &mut Sink) {
-        for (_, block) in std::mem::take(&mut self.open) {
-            self.end_block(block, sink);
-        }
-    }
-
-    fn end_block(&mut self, block: Block, sink: &mut Sink) {
-        self.release_bare_call(false, sink);
-        if block.is_bare_call() {
-            self.bare_call = Some(block);
-            return;
-        }
-        self.local_calls |= block.is_local_call();
-        block.end(&mut self.hosted, sink);
-    }
-
-    fn release_bare_call(&mut self, cut: bool, sink: &mut Sink) {
-        let Some(block) = self.bare_call.take() else {
-            return;
-        };
-        if cut {
-            block.abandon(sink);
-        } else {
-            self.local_calls = true;
-            block.end(&mut self.hosted, sink);
-        }
-    }
-
     fn close(&mut self, sink: &mut Sink) {
         if let Some(inner) = &mut self.inner {
             return inner.close(sink);
@@ -281,11 +228,10 @@ impl Converse {
         let Some(reason) = self.stop_reason.take() else {
             return;
         };
-        self.end_blocks(sink);
-        self.release_bare_call(reason == "max_tokens", sink);
+        self.blocks.close(reason == "max_tokens", sink);
         let finish = match finish_of(&reason) {
             // Some models say `end_turn` beside their calls.
-            Finish::Stop if self.local_calls => Finish::ToolCalls,
+            Finish::Stop if self.blocks.any_local_call() => Finish::ToolCalls,
             finish => finish,
         };
         sink.finish(finish, Some(reason));

@@ -1,5 +1,6 @@
 //! Where decoder machines put their events, with the bookkeeping all of them share.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use tenure_core::error::{ErrorClass, ProviderError, RESPONSE_TOO_LONG};
 use tenure_core::provider::{Finish, ProviderEvent};
@@ -139,6 +140,43 @@ impl Sink {
             id = format!("{base}_{next}");
             *next += 1;
         }
+    }
+
+    /// A text block is complete.
+    pub fn end_text(&mut self, id: String, native: Option<String>) {
+        self.push(ProviderEvent::TextEnd { id, native });
+    }
+
+    /// A reasoning block is complete.
+    pub fn end_reasoning(&mut self, id: String, native: Option<String>) {
+        self.push(ProviderEvent::ReasoningEnd { id, native });
+    }
+
+    /// More of a text block.
+    pub fn more_text(&mut self, id: &str, text: Cow<'_, str>) {
+        let (id, text) = (id.to_owned(), text.into_owned());
+        self.push_content(ProviderEvent::TextDelta { id, text });
+    }
+
+    /// More of a reasoning block.
+    pub fn more_reasoning(&mut self, id: &str, text: Cow<'_, str>) {
+        let (id, text) = (id.to_owned(), text.into_owned());
+        self.push_content(ProviderEvent::ReasoningDelta { id, text });
+    }
+
+    /// More of a call's input.
+    pub fn more_input(&mut self, id: &str, text: Cow<'_, str>) {
+        self.push_content(ProviderEvent::ToolInputDelta {
+            id: id.to_owned(),
+            name: None,
+            text: text.into_owned(),
+        });
+    }
+
+    /// The input of a call ends, and no call is made of it.
+    pub fn no_call(&mut self, id: String, name: String) {
+        let name = Some(name);
+        self.push(ProviderEvent::ToolInputEnd { id, name });
     }
 
     /// A complete local call. White space and `null` are what vendors send for no arguments.

@@ -58,6 +58,54 @@ pub(super) fn object_text(input: &str) -> Cow<'_, str> {
     }
 }
 
+/// As [`object_text`], as a piece of JSON.
+pub(super) fn object(input: &str) -> Json {
+    RawValue::from_string(object_text(input).into_owned()).unwrap_or_else(|_| json(&Map::new()))
+}
+
+/// Does thinking go back as it was signed? Its text and its signature have to belong together; `sealed` says that the
+/// model may have kept the text to itself.
+pub(super) fn is_whole(said: &str, signature: &str, text: &str, sealed: bool) -> bool {
+    (visible(said) || sealed) && !signature.is_empty() && said == text
+}
+
+/// The blocks of an assistant's turn. Thinking alone is no answer, and vendors refuse a message that ends with it.
+pub(super) struct Answer<T> {
+    blocks: Vec<T>,
+    /// Where the last block that is no thinking ends.
+    answered: usize,
+}
+
+impl<T> Answer<T> {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            blocks: Vec::new(),
+            answered: 0,
+        }
+    }
+
+    /// Adds thinking.
+    pub fn think(&mut self, blocks: impl IntoIterator<Item = T>) {
+        self.blocks.extend(blocks);
+    }
+
+    /// Adds what the thinking before it is for; nothing changes where there is nothing.
+    pub fn say(&mut self, blocks: impl IntoIterator<Item = T>) {
+        let before = self.blocks.len();
+        self.blocks.extend(blocks);
+        if self.blocks.len() > before {
+            self.answered = self.blocks.len();
+        }
+    }
+
+    /// All blocks but thinking at the end.
+    pub fn into_blocks(mut self) -> Vec<T> {
+        self.blocks.truncate(self.answered);
+        self.blocks
+    }
+}
+
 /// `id` in letters, digits, `_` and `-`, at most `limit` long. A changed id carries a hash of the original,
 /// so that different ids stay different; the same id always becomes the same.
 pub(super) fn legal_id(id: &str, limit: usize) -> Cow<'_, str> {

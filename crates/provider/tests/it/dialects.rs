@@ -1,87 +1,34 @@
 //! Chat requests in the dialect of each server: what the table of dialects says, seen in the bytes.
 
+use crate::requests::*;
 use serde_json::{Value, json};
-use tenure_core::model::{ModelLimits, ModelRef};
 use tenure_core::request::{
     AssistantBlock, Effort, HostedTool, Media, OutputSchema, Request, RequestMessage, ToolChoice,
-    ToolDef, ToolResult, UserPart,
+    ToolDef, UserPart,
 };
 use tenure_provider::{Dialect, Protocol, encode};
 
 fn of(model: &str, messages: Vec<RequestMessage>) -> Request {
-    Request {
-        system: vec!["You help.".into()],
+    let schema = json!({"type": "object", "properties": {}});
+    plain(
+        model,
+        &["You help."],
         messages,
-        tools: vec![ToolDef {
-            name: "read".into(),
-            description: "Reads.".into(),
-            input_schema: json!({"type": "object", "properties": {}}),
-        }],
-        cache_key: "ses_1".into(),
-        ..Request::new(ModelRef {
-            provider: "p".into(),
-            model: model.into(),
-        })
-    }
-}
-
-fn user(text: &str) -> RequestMessage {
-    RequestMessage::User {
-        parts: vec![text.into()],
-    }
-}
-
-fn note(text: &str) -> RequestMessage {
-    RequestMessage::System { text: text.into() }
-}
-
-fn text(text: &str) -> AssistantBlock {
-    AssistantBlock::Text {
-        text: text.into(),
-        native: None,
-    }
-}
-
-fn thought(text: &str, native: Value) -> AssistantBlock {
-    AssistantBlock::Reasoning {
-        text: text.into(),
-        native: Some(native.to_string()),
-    }
+        vec![tool("read", "Reads.", schema)],
+    )
 }
 
 fn call(id: &str) -> AssistantBlock {
-    AssistantBlock::ToolCall {
-        id: id.into(),
-        name: "read".into(),
-        input: "{}".into(),
-        native: None,
-    }
-}
-
-fn said(blocks: Vec<AssistantBlock>) -> RequestMessage {
-    RequestMessage::Assistant { blocks }
+    call_of(id, "read", "{}", None)
 }
 
 fn answers(ids: &[&str]) -> RequestMessage {
-    RequestMessage::ToolResults {
-        results: ids
-            .iter()
-            .map(|id| ToolResult {
-                id: (*id).into(),
-                name: "read".into(),
-                text: format!("of {id}"),
-                is_error: false,
-            })
-            .collect(),
-    }
+    let answer = |id: &&str| result_of(id, "read", &format!("of {id}"));
+    results(ids.iter().map(answer).collect())
 }
 
 fn raw(dialect: Dialect, request: &Request) -> String {
-    let limits = ModelLimits {
-        context: None,
-        output: None,
-    };
-    let encoded = encode(Protocol::OpenaiChat, dialect, &limits, request).unwrap();
+    let encoded = encode(Protocol::OpenaiChat, dialect, &NO_LIMITS, request).unwrap();
     String::from_utf8(encoded.body.to_vec()).unwrap()
 }
 
@@ -89,19 +36,11 @@ fn body(dialect: Dialect, request: &Request) -> Value {
     serde_json::from_str(&raw(dialect, request)).unwrap()
 }
 
-fn roles(body: &Value) -> Vec<&str> {
-    let messages = body["messages"].as_array().unwrap();
-    messages
-        .iter()
-        .map(|m| m["role"].as_str().unwrap())
-        .collect()
-}
-
 /// A tool loop with a note and a steer behind it.
 fn loop_of(id: &str, field: &str) -> Vec<RequestMessage> {
     vec![
         user("go"),
-        said(vec![thought("Hm.", json!({"field": field})), call(id)]),
+        assistant(vec![thought("Hm.", json!({"field": field})), call(id)]),
         answers(&[id]),
         note("Changed."),
         user("and?"),
@@ -180,9 +119,9 @@ fn where_reasoning_is_required_its_absence_is_filled() {
     let history = || {
         vec![
             user("go"),
-            said(vec![call("call_1")]),
+            assistant(vec![call("call_1")]),
             answers(&["call_1"]),
-            said(vec![text("done")]),
+            assistant(vec![text("done")]),
             user("more"),
         ]
     };
@@ -216,7 +155,7 @@ fn router_details_go_back_verbatim_and_marks_move_without_a_trace() {
     let native = json!({"reasoning_details": details});
     let mut history = vec![
         user("go"),
-        said(vec![thought("Hm.", native), call("call_1")]),
+        assistant(vec![thought("Hm.", native), call("call_1")]),
         answers(&["call_1"]),
     ];
     let short = of("anthropic/claude-x", history.clone());
@@ -233,7 +172,7 @@ fn router_details_go_back_verbatim_and_marks_move_without_a_trace() {
         [true, true, false, true],
         "system and the last two places"
     );
-    history.extend([said(vec![text("done")]), user("more")]);
+    history.extend([assistant(vec![text("done")]), user("more")]);
     let longer = raw(Dialect::Openrouter, &of("anthropic/claude-x", history));
     let strip = |body: &str| body.replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "");
     let strip =
@@ -252,7 +191,7 @@ fn parsed_documents_go_back_to_the_gateway() {
         text: "read".into(),
         native: Some(json!({"annotations": [cited, file]}).to_string()),
     };
-    let request = of("m", vec![user("go"), said(vec![answer]), user("more")]);
+    let request = of("m", vec![user("go"), assistant(vec![answer]), user("more")]);
     let router = body(Dialect::Openrouter, &request);
     assert_eq!(router["messages"][2]["annotations"], json!([file]));
     let common = body(Dialect::Common, &request);
@@ -262,11 +201,11 @@ fn parsed_documents_go_back_to_the_gateway() {
 #[test]
 fn a_server_without_tools_is_told_in_words() {
     let history = vec![
-        said(vec![text("earlier")]),
+        assistant(vec![text("earlier")]),
         user("go"),
-        said(vec![text("I look."), call("c1"), call("c2")]),
+        assistant(vec![text("I look."), call("c1"), call("c2")]),
         answers(&["c1", "c2"]),
-        said(vec![text("done")]),
+        assistant(vec![text("done")]),
     ];
     let body = body(Dialect::Perplexity, &of("sonar", history));
     assert!(body.get("tools").is_none() && body.get("tool_choice").is_none());
@@ -298,10 +237,10 @@ fn calls_and_results_are_paired_whatever_the_history_holds() {
     let history = vec![
         user("go"),
         answers(&["nobody"]),
-        said(vec![call("same"), call("same"), call("lost")]),
+        assistant(vec![call("same"), call("same"), call("lost")]),
         answers(&["same", "stray", "same"]),
         user("and"),
-        said(vec![call("same")]),
+        assistant(vec![call("same")]),
         user("stop"),
     ];
     let body = body(Dialect::Openai, &of("m", history));
@@ -673,6 +612,47 @@ fn thinking_in_each_servers_words() {
         high(Dialect::Zai, "glm")["thinking"],
         json!({"type": "enabled", "clear_thinking": false})
     );
+    for (dialect, model, word) in [
+        (Dialect::Cerebras, "gpt-oss-120b", Some("low")),
+        (Dialect::Cerebras, "qwen-3.8-27b", Some("none")),
+        (
+            Dialect::Fireworks,
+            "accounts/fireworks/models/kimi-k2p6",
+            None,
+        ),
+        (
+            Dialect::Fireworks,
+            "accounts/fireworks/models/glm-5p1",
+            Some("none"),
+        ),
+        (
+            Dialect::Fireworks,
+            "accounts/fireworks/models/gpt-oss-20b",
+            Some("low"),
+        ),
+        (Dialect::Moonshot, "kimi-k3", Some("low")),
+        (Dialect::Moonshot, "kimi-k2.6", None),
+    ] {
+        let said = off(dialect, model);
+        assert_eq!(
+            said.get("reasoning_effort").and_then(Value::as_str),
+            word,
+            "{model}"
+        );
+    }
+    assert_eq!(
+        high(Dialect::Moonshot, "kimi-k3")["reasoning_effort"],
+        "max"
+    );
+    let k2 = off(Dialect::Moonshot, "kimi-k2.6");
+    assert_eq!(k2["thinking"], json!({"type": "disabled"}));
+    for always in ["kimi-k3", "kimi-k2.7-code", "kimi-k2-thinking"] {
+        let body = off(Dialect::Moonshot, always);
+        assert!(
+            body.get("thinking").is_none(),
+            "{always} cannot be switched"
+        );
+    }
     assert_eq!(off(Dialect::Dashscope, "qwen")["enable_thinking"], false);
     assert_eq!(
         off(Dialect::Vllm, "m")["chat_template_kwargs"]["enable_thinking"],
@@ -731,7 +711,7 @@ fn every_dialect_keeps_the_prefix_of_an_earlier_request() {
         let mut history = loop_of("call_1", "reasoning_content");
         let short = raw(dialect, &of("m", history.clone()));
         history.extend([
-            said(vec![call("call_1"), call("odd id")]),
+            assistant(vec![call("call_1"), call("odd id")]),
             answers(&["call_1", "odd id"]),
             note("Again."),
         ]);

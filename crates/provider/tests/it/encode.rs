@@ -3,41 +3,35 @@
 mod thinking;
 
 use crate::fold::read;
+use crate::requests::{self, *};
 use crate::streams::chat;
 use crate::wire::sample;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use tenure_core::error::ErrorClass;
-use tenure_core::model::{ModelLimits, ModelRef};
+use tenure_core::model::ModelLimits;
 use tenure_core::request::{
-    AssistantBlock, Effort, Request, RequestMessage, ToolChoice, ToolDef, ToolResult,
+    AssistantBlock, Effort, Request, RequestMessage, ToolChoice, ToolResult,
 };
 use tenure_provider::{Dialect, Encoded, Protocol, encode};
 
-const NO_LIMITS: ModelLimits = ModelLimits {
-    context: None,
-    output: None,
-};
-
-fn model() -> ModelRef {
-    ModelRef {
-        provider: "p".into(),
-        model: "m".into(),
-    }
+fn request(messages: Vec<RequestMessage>) -> Request {
+    let schema =
+        json!({"$schema": "x", "properties": {"z": {"type": "string"}, "a": {"type": "string"}}});
+    let tools = vec![tool("bash", "Runs.", schema)];
+    plain("m", &["You are Tenure.", "Be brief."], messages, tools)
 }
 
-fn request(messages: Vec<RequestMessage>) -> Request {
-    Request {
-        system: vec!["You are Tenure.".into(), "Be brief.".into()],
-        messages,
-        tools: vec![ToolDef {
-            name: "bash".into(),
-            description: "Runs.".into(),
-            input_schema: json!({"$schema": "x", "properties": {"z": {"type": "string"}, "a": {"type": "string"}}}),
-        }],
-        cache_key: "ses_1".into(),
-        ..Request::new(model())
-    }
+fn call(id: &str) -> AssistantBlock {
+    call_of(id, "bash", "{\"command\":\"true\"}", None)
+}
+
+fn result(id: &str, text: &str) -> ToolResult {
+    result_of(id, "bash", text)
+}
+
+fn long() -> Vec<RequestMessage> {
+    requests::long("c:2", call, result)
 }
 
 fn bytes(protocol: Protocol, request: &Request) -> Encoded {
@@ -46,65 +40,6 @@ fn bytes(protocol: Protocol, request: &Request) -> Encoded {
 
 fn body(protocol: Protocol, request: &Request) -> Value {
     serde_json::from_slice(&bytes(protocol, request).body).unwrap()
-}
-
-fn user(text: &str) -> RequestMessage {
-    RequestMessage::User {
-        parts: vec![text.into()],
-    }
-}
-
-fn assistant(blocks: Vec<AssistantBlock>) -> RequestMessage {
-    RequestMessage::Assistant { blocks }
-}
-
-fn text(text: &str) -> AssistantBlock {
-    AssistantBlock::Text {
-        text: text.into(),
-        native: None,
-    }
-}
-
-fn call(id: &str) -> AssistantBlock {
-    AssistantBlock::ToolCall {
-        id: id.into(),
-        name: "bash".into(),
-        input: "{\"command\":\"true\"}".into(),
-        native: None,
-    }
-}
-
-fn result(id: &str, text: &str) -> ToolResult {
-    ToolResult {
-        id: id.into(),
-        name: "bash".into(),
-        text: text.into(),
-        is_error: false,
-    }
-}
-
-fn results(list: Vec<ToolResult>) -> RequestMessage {
-    RequestMessage::ToolResults { results: list }
-}
-
-fn long() -> Vec<RequestMessage> {
-    vec![
-        user("one"),
-        assistant(vec![text("calling  \n"), call("c:1"), call("c:2")]),
-        results(vec![
-            result("c:1", "ok"),
-            ToolResult {
-                is_error: true,
-                ..result("c:2", "bad")
-            },
-        ]),
-        RequestMessage::System {
-            text: "Instructions changed.".into(),
-        },
-        user("two"),
-        assistant(vec![text("done")]),
-        user("three"),
-    ]
 }
 
 #[test]
@@ -584,11 +519,18 @@ fn responses_calls_keep_or_change_their_id_with_the_result() {
 #[test]
 fn responses_ids_of_another_server_are_cut_to_what_openai_takes() {
     let long = format!("ig_{}", "0".repeat(83));
-    let picture = format!("{{\"type\":\"image_generation_call\",\"id\":\"{long}\",\"result\":\"AA==\",\"odd\":1.50}}");
-    let thought = format!("{{\"type\":\"reasoning\",\"id\":\"{long}r\",\"summary\":[],\"encrypted_content\":\"s+/=\"}}");
+    let picture = format!(
+        "{{\"type\":\"image_generation_call\",\"id\":\"{long}\",\"result\":\"AA==\",\"odd\":1.50}}"
+    );
+    let thought = format!(
+        "{{\"type\":\"reasoning\",\"id\":\"{long}r\",\"summary\":[],\"encrypted_content\":\"s+/=\"}}"
+    );
     let called = format!("call_{}", "1".repeat(70));
     let own = json!({"type": "function_call", "id": "fc_1", "call_id": called, "name": "bash", "arguments": "{}"});
-    let AssistantBlock::ToolCall { id: _, name, input, .. } = call("") else {
+    let AssistantBlock::ToolCall {
+        id: _, name, input, ..
+    } = call("")
+    else {
         unreachable!()
     };
     let request = request(vec![
@@ -620,16 +562,27 @@ fn responses_ids_of_another_server_are_cut_to_what_openai_takes() {
         String::from_utf8(encoded.body.to_vec()).unwrap()
     };
     let own_server = sent(Dialect::Xai);
-    assert!(own_server.contains(&picture) && own_server.contains(&thought), "{own_server}");
+    assert!(
+        own_server.contains(&picture) && own_server.contains(&thought),
+        "{own_server}"
+    );
     assert!(own_server.contains(&own.to_string()));
     let elsewhere = sent(Dialect::Openai);
     let body: Value = serde_json::from_str(&elsewhere).unwrap();
     let items = body["input"].as_array().unwrap();
-    let ids: HashSet<&str> = items.iter().filter_map(|item| item["id"].as_str()).collect();
+    let ids: HashSet<&str> = items
+        .iter()
+        .filter_map(|item| item["id"].as_str())
+        .collect();
     assert_eq!(ids.len(), 2, "each its own: {ids:?}");
     assert!(ids.iter().all(|id| id.len() <= 64), "{ids:?}");
-    assert!(elsewhere.contains("\"encrypted_content\":\"s+/=\"") && elsewhere.contains("\"odd\":1.50"));
-    assert_eq!(items[3]["call_id"], items[4]["call_id"], "the result goes with its call");
+    assert!(
+        elsewhere.contains("\"encrypted_content\":\"s+/=\"") && elsewhere.contains("\"odd\":1.50")
+    );
+    assert_eq!(
+        items[3]["call_id"], items[4]["call_id"],
+        "the result goes with its call"
+    );
     assert!(items[3]["call_id"].as_str().unwrap().len() <= 64);
     let judge = tenure_scripted::validate::openai_responses_server;
     let openai = tenure_scripted::validate::ResponsesServer::Openai;
@@ -861,10 +814,12 @@ fn how_long_an_answer_may_be_is_read_from_the_body_in_every_protocol() {
         Protocol::Gemini,
         Protocol::BedrockConverse,
     ] {
-        let mut request = Request {
-            messages: vec![user("Say that max_tokens is 5.")],
-            ..Request::new(model())
-        };
+        let mut request = plain(
+            "m",
+            &[],
+            vec![user("Say that max_tokens is 5.")],
+            Vec::new(),
+        );
         request.max_output = Some(777);
         let allowed = bytes(protocol, &request).output_allowed();
         assert_eq!(allowed, Some(777), "{protocol:?}");

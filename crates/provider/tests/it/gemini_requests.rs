@@ -1,10 +1,10 @@
 //! Requests in Gemini's form, and whole conversations with the scripted model over a real socket.
 
 use crate::fold::{Folded, fold, read};
+use crate::requests::*;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure_core::model::{ModelLimits, ModelRef};
 use tenure_core::request::*;
 use tenure_provider::{
     AttemptKey, Dialect, Finding, HttpProvider, Protocol, Provider as _, ProviderSettings, Secret,
@@ -13,29 +13,22 @@ use tenure_provider::{
 use tenure_scripted::validate::{self, Broken};
 use tenure_scripted::{Handle, Part, Script, ScriptedModel, Turn};
 
-const NO_LIMITS: ModelLimits = ModelLimits {
-    context: None,
-    output: None,
-};
 const SKIP: &str = "skip_thought_signature_validator";
 
 fn request(model: &str, messages: Vec<RequestMessage>) -> Request {
-    Request {
-        system: vec!["You are Tenure.".into(), " ".into(), "Be brief.".into()],
-        messages,
-        tools: ["read", "list"]
-            .map(|name| ToolDef {
-                name: name.into(),
-                description: "Does.".into(),
-                input_schema: json!({"$schema": "x", "type": "object", "additionalProperties": false,
-                    "properties": {"path": {"type": "string", "format": "uri", "minLength": 1}}, "required": ["path"]}),
-            })
-            .to_vec(),
-        ..Request::new(ModelRef {
-            provider: "google".into(),
-            model: model.into(),
-        })
-    }
+    let schema = json!({"$schema": "x", "type": "object", "additionalProperties": false,
+        "properties": {"path": {"type": "string", "format": "uri", "minLength": 1}}, "required": ["path"]});
+    let tools = ["read", "list"].map(|name| tool(name, "Does.", schema.clone()));
+    let system = ["You are Tenure.", " ", "Be brief."];
+    plain(model, &system, messages, tools.to_vec())
+}
+
+fn call(id: &str, name: &str, native: Option<&str>) -> AssistantBlock {
+    call_of(id, name, "{\"path\":\"a\"}", native)
+}
+
+fn result(id: &str, name: &str, text: &str) -> ToolResult {
+    result_of(id, name, text)
 }
 
 /// The body, which the validator of its model must accept.
@@ -50,45 +43,6 @@ fn body(request: &Request) -> Value {
         };
     assert_eq!(check(&body), Ok(()), "{body:#}");
     body
-}
-
-fn user(text: &str) -> RequestMessage {
-    RequestMessage::User {
-        parts: vec![text.into()],
-    }
-}
-
-fn text(text: &str) -> AssistantBlock {
-    AssistantBlock::Text {
-        text: text.into(),
-        native: None,
-    }
-}
-
-fn call(id: &str, name: &str, native: Option<&str>) -> AssistantBlock {
-    AssistantBlock::ToolCall {
-        id: id.into(),
-        name: name.into(),
-        input: "{\"path\":\"a\"}".into(),
-        native: native.map(Into::into),
-    }
-}
-
-fn result(id: &str, name: &str, text: &str) -> ToolResult {
-    ToolResult {
-        id: id.into(),
-        name: name.into(),
-        text: text.into(),
-        is_error: false,
-    }
-}
-
-fn assistant(blocks: Vec<AssistantBlock>) -> RequestMessage {
-    RequestMessage::Assistant { blocks }
-}
-
-fn results(results: Vec<ToolResult>) -> RequestMessage {
-    RequestMessage::ToolResults { results }
 }
 
 /// What a stream said, as blocks of the next request to the same model.

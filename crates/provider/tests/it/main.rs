@@ -20,6 +20,7 @@ mod http;
 mod invariants;
 mod limits;
 mod network;
+mod requests;
 mod roundtrip;
 mod session;
 mod settings;

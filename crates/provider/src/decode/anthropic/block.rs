@@ -158,10 +158,7 @@ impl Block {
             ("text_delta", Kind::Text) => {
                 if let Some(text) = raw::filled(delta.text) {
                     self.body.push_str(&text);
-                    sink.push_content(ProviderEvent::TextDelta {
-                        id: self.id.clone(),
-                        text: text.into_owned(),
-                    });
+                    sink.more_text(&self.id, text);
                 }
             }
             ("citations_delta", Kind::Text) => {
@@ -170,10 +167,7 @@ impl Block {
             ("thinking_delta", Kind::Thinking) => {
                 if let Some(text) = raw::filled(delta.thinking) {
                     self.body.push_str(&text);
-                    sink.push_content(ProviderEvent::ReasoningDelta {
-                        id: self.id.clone(),
-                        text: text.into_owned(),
-                    });
+                    sink.more_reasoning(&self.id, text);
                 }
             }
             ("signature_delta", Kind::Thinking) => {
@@ -189,11 +183,7 @@ impl Block {
                 if matches!(self.kind, Kind::Hosted) {
                     return sink.touch();
                 }
-                sink.push_content(ProviderEvent::ToolInputDelta {
-                    id: self.id.clone(),
-                    name: None,
-                    text: text.into_owned(),
-                });
+                sink.more_input(&self.id, text);
             }
             _ => self.join(json, sink),
         }
@@ -219,16 +209,6 @@ impl Block {
         }
     }
 
-    /// A local call that got no argument at all.
-    pub fn is_bare_call(&self) -> bool {
-        matches!(self.kind, Kind::Call) && self.input().is_empty()
-    }
-
-    /// A call that Tenure has to run.
-    pub fn is_local_call(&self) -> bool {
-        matches!(self.kind, Kind::Call)
-    }
-
     /// The input as text: what streamed, or what the start already held.
     fn input(&self) -> String {
         if !self.body.trim().is_empty() {
@@ -238,44 +218,6 @@ impl Block {
             Some(Value::Object(input)) if input.is_empty() => String::new(),
             None | Some(Value::Null) => String::new(),
             Some(input) => input.to_string(),
-        }
-    }
-
-    /// The output limit ate the arguments: the input ends, but no call is made of it.
-    pub fn abandon(self, sink: &mut Sink) {
-        sink.push(ProviderEvent::ToolInputEnd {
-            id: self.id,
-            name: Some(self.name),
-        });
-    }
-
-    /// Says the end of the block. `hosted` holds the hosted calls of this stream.
-    pub fn end(self, hosted: &mut HashSet<String>, sink: &mut Sink) {
-        match self.kind {
-            Kind::Text => {
-                let native = self.native_text();
-                sink.push(ProviderEvent::TextEnd {
-                    id: self.id,
-                    native,
-                });
-            }
-            Kind::Thinking => {
-                let native = self.native_thinking();
-                sink.push(ProviderEvent::ReasoningEnd {
-                    id: self.id,
-                    native,
-                });
-            }
-            Kind::Redacted => sink.push(ProviderEvent::ReasoningEnd {
-                id: self.id,
-                native: Some(self.start),
-            }),
-            Kind::Call => {
-                let (input, native) = (self.input(), self.native_call_extras());
-                sink.call(self.id, self.name, input, native);
-            }
-            Kind::Hosted => self.end_hosted(hosted, sink),
-            Kind::Other => self.end_other(hosted, sink),
         }
     }
 
@@ -379,6 +321,40 @@ impl Block {
         let mut fields = self.fields.clone();
         fields.remove("input");
         Some(Value::Object(fields).to_string())
+    }
+}
+
+impl super::super::blocks::Block for Block {
+    fn is_bare_call(&self) -> bool {
+        matches!(self.kind, Kind::Call) && self.input().is_empty()
+    }
+
+    fn is_local_call(&self) -> bool {
+        matches!(self.kind, Kind::Call)
+    }
+
+    fn abandon(self, sink: &mut Sink) {
+        sink.no_call(self.id, self.name);
+    }
+
+    fn end(self, hosted: &mut HashSet<String>, sink: &mut Sink) {
+        match self.kind {
+            Kind::Text => {
+                let native = self.native_text();
+                sink.end_text(self.id, native);
+            }
+            Kind::Thinking => {
+                let native = self.native_thinking();
+                sink.end_reasoning(self.id, native);
+            }
+            Kind::Redacted => sink.end_reasoning(self.id, Some(self.start)),
+            Kind::Call => {
+                let (input, native) = (self.input(), self.native_call_extras());
+                sink.call(self.id, self.name, input, native);
+            }
+            Kind::Hosted => self.end_hosted(hosted, sink),
+            Kind::Other => self.end_other(hosted, sink),
+        }
     }
 }
 

@@ -164,10 +164,7 @@ impl Block {
                 self.citations.extend(delta.citation.map(ToOwned::to_owned));
                 if let Some(text) = raw::filled(delta.text) {
                     self.body.push_str(&text);
-                    sink.push_content(ProviderEvent::TextDelta {
-                        id: self.id.clone(),
-                        text: text.into_owned(),
-                    });
+                    sink.more_text(&self.id, text);
                 }
             }
             Kind::Reasoning if delta.reasoning_content.is_some() => {
@@ -196,10 +193,7 @@ impl Block {
         };
         if let Some(text) = raw::filled(delta.text) {
             self.body.push_str(&text);
-            sink.push_content(ProviderEvent::ReasoningDelta {
-                id: self.id.clone(),
-                text: text.into_owned(),
-            });
+            sink.more_reasoning(&self.id, text);
         }
         if let Some(signature) = raw::filled(delta.signature) {
             self.signature.push_str(&signature);
@@ -225,11 +219,7 @@ impl Block {
         if self.kind == Kind::Hosted {
             return sink.touch();
         }
-        sink.push_content(ProviderEvent::ToolInputDelta {
-            id: self.id.clone(),
-            name: None,
-            text: text.into_owned(),
-        });
+        sink.more_input(&self.id, text);
     }
 
     /// Joins an unknown delta into the fields of the same name.
@@ -253,50 +243,6 @@ impl Block {
     /// Was it opened by its first delta?
     pub fn is_implied(&self) -> bool {
         self.implied
-    }
-
-    /// A local call that got no argument at all.
-    pub fn is_bare_call(&self) -> bool {
-        self.kind == Kind::Call && self.body.trim().is_empty()
-    }
-
-    /// A call that Tenure has to run.
-    pub fn is_local_call(&self) -> bool {
-        self.kind == Kind::Call
-    }
-
-    /// The output limit ate the arguments: the input ends, but no call is made of it.
-    pub fn abandon(self, sink: &mut Sink) {
-        sink.push(ProviderEvent::ToolInputEnd {
-            id: self.id,
-            name: Some(self.name),
-        });
-    }
-
-    /// Says the end of the block. `hosted` holds the hosted calls of this stream.
-    pub fn end(self, hosted: &mut HashSet<String>, sink: &mut Sink) {
-        match self.kind {
-            Kind::Text => {
-                let native = self.native_text();
-                sink.push(ProviderEvent::TextEnd {
-                    id: self.id,
-                    native,
-                });
-            }
-            Kind::Reasoning => {
-                let native = self.native_reasoning();
-                sink.push(ProviderEvent::ReasoningEnd {
-                    id: self.id,
-                    native,
-                });
-            }
-            Kind::Call => sink.call(self.id, self.name, self.body, None),
-            Kind::Hosted => self.end_hosted(hosted, sink),
-            Kind::Result => self.end_result(hosted, sink),
-            Kind::Other => sink.push_content(ProviderEvent::Opaque {
-                native: Value::Object(self.fields).to_string(),
-            }),
-        }
     }
 
     fn end_hosted(mut self, hosted: &mut HashSet<String>, sink: &mut Sink) {
@@ -371,6 +317,39 @@ impl Block {
             return None;
         };
         Some(json!({"reasoningContent": content}).to_string())
+    }
+}
+
+impl super::super::blocks::Block for Block {
+    fn is_bare_call(&self) -> bool {
+        self.kind == Kind::Call && self.body.trim().is_empty()
+    }
+
+    fn is_local_call(&self) -> bool {
+        self.kind == Kind::Call
+    }
+
+    fn abandon(self, sink: &mut Sink) {
+        sink.no_call(self.id, self.name);
+    }
+
+    fn end(self, hosted: &mut HashSet<String>, sink: &mut Sink) {
+        match self.kind {
+            Kind::Text => {
+                let native = self.native_text();
+                sink.end_text(self.id, native);
+            }
+            Kind::Reasoning => {
+                let native = self.native_reasoning();
+                sink.end_reasoning(self.id, native);
+            }
+            Kind::Call => sink.call(self.id, self.name, self.body, None),
+            Kind::Hosted => self.end_hosted(hosted, sink),
+            Kind::Result => self.end_result(hosted, sink),
+            Kind::Other => sink.push_content(ProviderEvent::Opaque {
+                native: Value::Object(self.fields).to_string(),
+            }),
+        }
     }
 }
 

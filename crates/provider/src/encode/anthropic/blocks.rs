@@ -1,7 +1,7 @@
 //! What the model said before, as content blocks: thinking as it was signed, calls, hosted calls.
 
 use super::Text;
-use crate::encode::shape::{self, Json, json, legal_id, native, visible};
+use crate::encode::shape::{self, Answer, Json, json, legal_id, native, visible};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -41,19 +41,15 @@ pub(super) fn assistant(
     replay: Replay,
     ids: &mut HashMap<String, String>,
 ) -> Vec<Json> {
-    let mut content = Vec::new();
-    // Where the last block that is no thinking ends.
-    let mut answered = 0;
+    let mut content = Answer::new();
     for (at, block) in blocks.iter().enumerate() {
-        let before = content.len();
         match block {
             AssistantBlock::Text { text, native: own } => match native(own.as_deref()) {
-                Some((own, _)) => content.push(own),
-                None => content.extend(plain(text)),
+                Some((own, _)) => content.say([own]),
+                None => content.say(plain(text)),
             },
             AssistantBlock::Reasoning { text, native: own } => {
-                content.extend(thinking(text, own.as_deref(), replay));
-                continue;
+                content.think(thinking(text, own.as_deref(), replay));
             }
             AssistantBlock::ToolCall {
                 id,
@@ -61,7 +57,7 @@ pub(super) fn assistant(
                 input,
                 native: own,
             } => {
-                content.push(tool_use(id, name, input, own.as_deref(), ids));
+                content.say([tool_use(id, name, input, own.as_deref(), ids)]);
             }
             AssistantBlock::Hosted {
                 name,
@@ -72,25 +68,21 @@ pub(super) fn assistant(
             } => {
                 let paused = last && at + 1 == blocks.len();
                 match (native(call.as_deref()), native(result.as_deref())) {
-                    (Some((call, _)), Some((result, _))) => content.extend([call, result]),
-                    (Some((call, _)), None) if paused && result.is_none() => content.push(call),
-                    _ => content
-                        .extend(shape::hosted_as_text(name, text).and_then(|text| plain(&text))),
+                    (Some((call, _)), Some((result, _))) => content.say([call, result]),
+                    (Some((call, _)), None) if paused && result.is_none() => content.say([call]),
+                    _ => {
+                        content.say(shape::hosted_as_text(name, text).and_then(|text| plain(&text)))
+                    }
                 }
             }
             AssistantBlock::Opaque { native: own } => {
                 if container(own).is_none() {
-                    content.extend(native(Some(own)).map(|(own, _)| own));
+                    content.say(native(Some(own)).map(|(own, _)| own));
                 }
             }
         }
-        if content.len() > before {
-            answered = content.len();
-        }
     }
-    // Thinking alone is no answer, and the API refuses a message that ends with it.
-    content.truncate(answered);
-    content
+    content.into_blocks()
 }
 
 /// Text without trailing white space, which the API refuses at the end of a message. Trimmed everywhere,
@@ -106,9 +98,8 @@ fn thinking(text: &str, own: Option<&str>, replay: Replay) -> Option<Json> {
     match string("type") {
         "redacted_thinking" => (!string("data").is_empty()).then_some(own),
         "thinking" => {
-            let whole = (visible(string("thinking")) || replay == Replay::Sealed)
-                && !string("signature").is_empty()
-                && string("thinking") == text;
+            let sealed = replay == Replay::Sealed;
+            let whole = shape::is_whole(string("thinking"), string("signature"), text, sealed);
             whole.then_some(own)
         }
         _ => None,
@@ -148,13 +139,11 @@ fn tool_use(
                 .collect()
         })
         .unwrap_or_default();
-    let input = RawValue::from_string(shape::object_text(input).into_owned())
-        .unwrap_or_else(|_| json(&Map::new()));
     json(&ToolUse {
         r#type: "tool_use",
         id: &legal,
         name,
-        input: &input,
+        input: &shape::object(input),
         extra,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::ID_LIMIT;
 use super::model::Model;
-use crate::encode::shape::{self, Json, json, legal_id, native, visible};
+use crate::encode::shape::{self, Answer, Json, json, legal_id, native, visible};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -43,21 +43,17 @@ pub(super) fn assistant(
     replay: &Replay<'_>,
     ids: &mut HashMap<String, String>,
 ) -> Vec<Block> {
-    let mut content = Vec::new();
-    // Where the last block that is no reasoning ends.
-    let mut answered = 0;
+    let mut content = Answer::new();
     for block in blocks {
-        let before = content.len();
         match block {
             // Citations are for people; what was cited is in the conversation already.
-            AssistantBlock::Text { text, .. } => content.extend(plain(text).map(Block::Said)),
+            AssistantBlock::Text { text, .. } => content.say(plain(text).map(Block::Said)),
             AssistantBlock::Reasoning { text, native: own } => {
-                content.extend(reasoning(text, own.as_deref(), replay).map(Block::Thought));
-                continue;
+                content.think(reasoning(text, own.as_deref(), replay).map(Block::Thought));
             }
             AssistantBlock::ToolCall {
                 id, name, input, ..
-            } => content.push(Block::Call(tool_use(id, name, input, ids))),
+            } => content.say([Block::Call(tool_use(id, name, input, ids))]),
             AssistantBlock::Hosted {
                 name,
                 call,
@@ -66,9 +62,9 @@ pub(super) fn assistant(
                 ..
             } => match (native(call.as_deref()), native(result.as_deref())) {
                 (Some((call, _)), Some((result, _))) if replay.hosted => {
-                    content.extend([Block::Said(call), Block::Said(result)]);
+                    content.say([Block::Said(call), Block::Said(result)]);
                 }
-                _ => content.extend(
+                _ => content.say(
                     shape::hosted_as_text(name, text)
                         .and_then(|text| plain(&text))
                         .map(Block::Said),
@@ -77,13 +73,8 @@ pub(super) fn assistant(
             // Pictures a model made are refused when they come back from it, and results need their calls.
             AssistantBlock::Opaque { .. } => {}
         }
-        if content.len() > before {
-            answered = content.len();
-        }
     }
-    // Reasoning alone is no answer, and a message that ends with it is refused.
-    content.truncate(answered);
-    content
+    content.into_blocks()
 }
 
 /// A text block. Trimmed everywhere, so that a message has the same bytes whether or not it is the last.
@@ -108,11 +99,12 @@ fn reasoning(text: &str, own: Option<&str>, replay: &Replay<'_>) -> Option<Json>
     if !string("/redactedContent").is_empty() {
         return Some(own);
     }
-    let said = string("/reasoningText/text");
-    let whole = (visible(said) || replay.model.claude.omits_thinking())
-        && !string("/reasoningText/signature").is_empty()
-        && said == text;
-    whole.then_some(own)
+    let (said, signature) = (
+        string("/reasoningText/text"),
+        string("/reasoningText/signature"),
+    );
+    let sealed = replay.model.claude.omits_thinking();
+    shape::is_whole(said, signature, text, sealed).then_some(own)
 }
 
 fn tool_use(id: &str, name: &str, input: &str, ids: &mut HashMap<String, String>) -> Json {
@@ -130,13 +122,11 @@ fn tool_use(id: &str, name: &str, input: &str, ids: &mut HashMap<String, String>
     }
     let legal = legal_id(id, ID_LIMIT);
     ids.insert(id.to_owned(), legal.clone().into_owned());
-    let input = RawValue::from_string(shape::object_text(input).into_owned())
-        .unwrap_or_else(|_| json(&serde_json::Map::new()));
     json(&Block {
         tool_use: ToolUse {
             tool_use_id: &legal,
             name: &legal_id(name, ID_LIMIT),
-            input: &input,
+            input: &shape::object(input),
         },
     })
 }

@@ -1,9 +1,10 @@
 //! Requests to the different makers' models behind Converse, held against the validator of its rules.
 
 use super::BEDROCK;
+use crate::requests::{self, *};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tenure_core::model::{ModelLimits, ModelRef};
+use tenure_core::model::ModelLimits;
 use tenure_core::request::*;
 use tenure_provider::{Dialect, encode};
 use tenure_scripted::validate;
@@ -17,19 +18,25 @@ const PROFILE: &str = "arn:aws:bedrock:us-east-1:123456789012:application-infere
 const MODELS: [&str; 6] = [CLAUDE, OLD_CLAUDE, NOVA, LLAMA, TITAN, PROFILE];
 
 fn request(model: &str, messages: Vec<RequestMessage>) -> Request {
-    Request {
-        system: vec!["Be brief.".into(), "Two.".into()],
+    let schema = json!({"properties": {"command": {"type": "string"}}});
+    plain(
+        model,
+        &["Be brief.", "Two."],
         messages,
-        tools: vec![ToolDef {
-            name: "bash".into(),
-            description: String::new(),
-            input_schema: json!({"properties": {"command": {"type": "string"}}}),
-        }],
-        ..Request::new(ModelRef {
-            provider: "aws".into(),
-            model: model.into(),
-        })
-    }
+        vec![tool("bash", "", schema)],
+    )
+}
+
+fn call(id: &str) -> AssistantBlock {
+    call_of(id, "bash", "{\"command\":\"true\"}", None)
+}
+
+fn result(id: &str, text: &str) -> ToolResult {
+    result_of(id, "bash", text)
+}
+
+fn long() -> Vec<RequestMessage> {
+    requests::long("c2", call, result)
 }
 
 /// The body, which the validator accepts.
@@ -45,73 +52,6 @@ fn body(request: &Request) -> Value {
         panic!("{}: {broken:#?}\n{body:#}", request.model.model);
     }
     body
-}
-
-fn user(text: &str) -> RequestMessage {
-    RequestMessage::User {
-        parts: vec![text.into()],
-    }
-}
-
-fn assistant(blocks: Vec<AssistantBlock>) -> RequestMessage {
-    RequestMessage::Assistant { blocks }
-}
-
-fn text(text: &str) -> AssistantBlock {
-    AssistantBlock::Text {
-        text: text.into(),
-        native: None,
-    }
-}
-
-fn thought(text: &str, native: &str) -> AssistantBlock {
-    AssistantBlock::Reasoning {
-        text: text.into(),
-        native: Some(native.into()),
-    }
-}
-
-fn call(id: &str) -> AssistantBlock {
-    AssistantBlock::ToolCall {
-        id: id.into(),
-        name: "bash".into(),
-        input: "{\"command\":\"true\"}".into(),
-        native: None,
-    }
-}
-
-fn results(list: &[(&str, &str, bool)]) -> RequestMessage {
-    let results = list.iter().map(|(id, text, is_error)| ToolResult {
-        id: (*id).into(),
-        name: "bash".into(),
-        text: (*text).into(),
-        is_error: *is_error,
-    });
-    RequestMessage::ToolResults {
-        results: results.collect(),
-    }
-}
-
-fn long() -> Vec<RequestMessage> {
-    vec![
-        user("one"),
-        assistant(vec![text("calling  \n"), call("c:1"), call("c2")]),
-        results(&[("c:1", "ok", false), ("c2", "bad", true)]),
-        RequestMessage::System {
-            text: "Instructions changed.".into(),
-        },
-        user("two"),
-        assistant(vec![text("done")]),
-        user("three"),
-    ]
-}
-
-fn roles(body: &Value) -> Vec<&str> {
-    let messages = body["messages"].as_array().unwrap();
-    messages
-        .iter()
-        .map(|m| m["role"].as_str().unwrap())
-        .collect()
 }
 
 #[test]
@@ -275,7 +215,7 @@ fn thinking_has_a_budget_below_the_limit_and_waits_for_a_fresh_turn() {
     let looping = vec![
         user("a"),
         assistant(vec![text("so"), call("c1")]),
-        results(&[("c1", "x", false)]),
+        results(vec![result("c1", "x")]),
     ];
     assert_eq!(ask(looping).get("additionalModelRequestFields"), None);
 }
@@ -477,7 +417,7 @@ fn a_longer_request_shares_its_prefix() {
         let mut messages = long();
         messages.extend([
             assistant(vec![call("c3")]),
-            results(&[("c3", "x", false)]),
+            results(vec![result("c3", "x")]),
             user("four"),
         ]);
         let longer = strip(&request(model, messages));
@@ -536,8 +476,8 @@ proptest! {
                 messages.push(RequestMessage::System { text: "note".into() });
             }
             if !ids.is_empty() {
-                let list: Vec<(&str, &str, bool)> = ids.iter().map(|id| (id.as_str(), " ", note)).collect();
-                messages.push(results(&list));
+                let answer = |id: &String| ToolResult { is_error: note, ..result(id, " ") };
+                messages.push(results(ids.iter().map(answer).collect()));
             }
             messages.push(user(&said));
         }
