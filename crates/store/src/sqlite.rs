@@ -195,12 +195,6 @@ impl SqliteStore {
         &self.shared.path
     }
 
-    /// Looks for other processes' commits every few milliseconds even when only the whole store is watched:
-    /// for as long as a step is open here.
-    pub fn set_fast_poll(&self, fast: bool) {
-        self.shared.watchers.set_fast(fast);
-    }
-
     /// Test aid: this process's node dies as if its process had been killed: its lock is free, its row says
     /// nothing.
     #[cfg(feature = "testing")]

@@ -197,8 +197,10 @@ pub struct ClaimRow {
     pub attempts: u32,
     /// When the owner's lease ends, wall-clock milliseconds, for display only.
     pub expires_at: i64,
-    /// Wall-clock milliseconds of the acquisition.
+    /// Wall-clock milliseconds of the acquisition, by the store's own clock.
     pub time_created: i64,
+    /// Milliseconds since then, by the same clock: no other machine's has a part in it.
+    pub held_ms: u64,
 }
 
 /// A node row.

@@ -81,8 +81,8 @@ impl Cause {
     }
 }
 
-/// Ends every open fragment of the step; `superseded` when its attempt is given up.
-pub fn end_fragments(step: &OpenStep, superseded: bool) -> Vec<EventBody> {
+/// Ends every open fragment of the step.
+fn end_fragments(step: &OpenStep) -> Vec<EventBody> {
     let mut out = Vec::new();
     for (index, part) in step.parts.iter().enumerate() {
         if let OpenPartKind::Fragment {
@@ -100,7 +100,7 @@ pub fn end_fragments(step: &OpenStep, superseded: bool) -> Vec<EventBody> {
                     hash: short_hash(hash.clone()),
                     native: None,
                     partial: true,
-                    superseded,
+                    superseded: false,
                 }
                 .into(),
             );
@@ -154,7 +154,7 @@ fn end_attempt(step: &OpenStep) -> Option<EventBody> {
 
 /// Closes the open step: fragments, attempt, calls, terminal.
 pub fn fail_step(step: &OpenStep, cause: &Cause) -> Vec<EventBody> {
-    let mut out = end_fragments(step, false);
+    let mut out = end_fragments(step);
     let cost_unknown = step.attempt.is_some();
     out.extend(end_attempt(step));
     out.extend(fail_unsettled_tools(step, cause));
@@ -187,17 +187,6 @@ pub fn settle(turn: &TurnState, cause: &Cause) -> Vec<EventBody> {
     if let Some(step) = &turn.step {
         out.extend(fail_step(step, cause));
     }
-    out
-}
-
-/// Gives the open attempt up for a retry: fragments superseded, half calls settled. The caller adds
-/// `attempt.ended` before and `retry.scheduled` after.
-pub fn supersede_attempt(step: &OpenStep) -> Vec<EventBody> {
-    let mut out = end_fragments(step, true);
-    out.extend(open_calls(step).map(|call| {
-        let text = "Not executed: its response was cut and the request is made again".to_owned();
-        failed(step, &call.call, ToolFailure::NotExecuted, text)
-    }));
     out
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tenure_core::claim::recover;
 use tenure_core::event::body::*;
 use tenure_core::provider::{Finish, ProviderEvent};
-use tenure_core::turn::settle::{Cause, fail_unsettled_tools, supersede_attempt};
+use tenure_core::turn::settle::{Cause, fail_unsettled_tools};
 use tenure_core::turn::{CallStatus, Effect};
 use tenure_core::{CallId, CompactionId, EventBody, MessageId, SessionError};
 
@@ -216,30 +216,6 @@ fn an_attempt_nobody_saw_the_end_of_has_an_unknown_cost() {
         panic!("the step's terminal is last")
     };
     assert_eq!((failed.error.kind.as_str(), failed.cost), ("crashed", None));
-}
-
-#[test]
-fn giving_an_attempt_up_supersedes_its_text_and_settles_its_half_calls() {
-    let mut journal = Journal::new();
-    journal.user("u", "go").begin("a");
-    journal.add(FragmentStarted {
-        message: msg("a"),
-        part: 0,
-        attempt: 1,
-        kind: FragmentKind::Text,
-    });
-    journal.add(ToolInputStarted {
-        message: msg("a"),
-        part: 1,
-        attempt: 1,
-        call: CallId::new("c"),
-        name: "bash".to_owned(),
-    });
-    let bodies = supersede_attempt(journal.step());
-    assert!(matches!(&bodies[0], EventBody::FragmentEnded(e) if e.superseded && e.partial));
-    assert!(
-        matches!(&bodies[1], EventBody::ToolFailed(e) if e.failure == ToolFailure::NotExecuted)
-    );
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub(crate) struct Around {
     pub(crate) settings: Vec<Setting>,
     /// For a replay: who the sessions are that hold events of the same ids.
     pub(crate) kin: BTreeMap<i64, Kin>,
-    pub(crate) wall_ms: i64,
+    /// The server's clock, in milliseconds since 1970.
     pub(crate) lease_ms: i64,
 }
 
@@ -170,7 +170,8 @@ impl Rows for Loaded<'_> {
     }
 
     fn wall_ms(&self) -> i64 {
-        self.around.wall_ms
+        // The server's: what is shown of one session is by one clock, whichever node wrote it.
+        self.around.lease_ms
     }
 
     fn lease_ms(&self) -> i64 {

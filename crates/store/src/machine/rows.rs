@@ -55,7 +55,7 @@ pub(crate) type Setting = (String, u32, String);
 /// One transaction's view. Every write is undone when the work that made it is refused.
 pub(crate) trait Rows {
     fn switches(&self) -> &Switches;
-    /// Wall clock, milliseconds, for people.
+    /// The store's wall clock, milliseconds, for people.
     fn wall_ms(&self) -> i64;
     /// The clock leases are judged by, milliseconds.
     fn lease_ms(&self) -> i64;

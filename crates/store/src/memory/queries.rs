@@ -248,6 +248,7 @@ impl Queries<'_> {
                 attempts: head.attempts,
                 expires_at: self.wall_ms.saturating_add(left),
                 time_created: claim.created_ms,
+                held_ms: u64::try_from(self.wall_ms.saturating_sub(claim.created_ms)).unwrap_or(0),
             });
         }
         rows.sort_by_key(|row| row.time_created);

@@ -148,7 +148,6 @@ pub(super) async fn load(
     conn: &Conn,
     purpose: Use,
     wanted: &[Wanted],
-    wall_ms: i64,
 ) -> Result<Vec<Read>, Trouble> {
     let rare = wanted.iter().any(is_rare);
     let begin = if conn.is_pooled() {
@@ -161,7 +160,7 @@ pub(super) async fn load(
         "BEGIN ISOLATION LEVEL REPEATABLE READ".to_owned()
     };
     let answers = ask(conn, &begin, wanted, !rare).await?;
-    let mut read = sort(wanted, &answers, wall_ms);
+    let mut read = sort(wanted, &answers);
     if rare {
         // No lock is held here, so these may take their turn.
         let more = load_rare(conn, wanted, &mut read).await;
@@ -273,7 +272,7 @@ async fn ask(
 }
 
 /// Gives each session what is its own.
-fn sort(wanted: &[Wanted], answers: &Answers, wall_ms: i64) -> Vec<Read> {
+fn sort(wanted: &[Wanted], answers: &Answers) -> Vec<Read> {
     let mut sessions = sessions(answers);
     let nodes: BTreeMap<String, NodeFacts> = answers.nodes.iter().map(node).collect();
     let mut events: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
@@ -318,7 +317,6 @@ fn sort(wanted: &[Wanted], answers: &Answers, wall_ms: i64) -> Vec<Read> {
                 .filter_map(|(id, _)| heads.get_key_value(id.as_str()))
                 .map(|(id, head)| (id.clone(), head.clone()))
                 .collect(),
-            wall_ms,
             lease_ms,
             ..Around::default()
         };

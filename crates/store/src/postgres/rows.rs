@@ -437,7 +437,8 @@ pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, R
         .rows(
             "SELECT s.claim_id, s.id, s.owner, s.epoch, s.phase, c.assistant_message_id, c.assistant_seq, \
              c.recovery_input_id, c.recovery_error, c.wake_pending, s.attempts, \
-             coalesce(n.lease_until - @.lease_clock(), 0), c.created_ms \
+             coalesce(n.lease_until - @.lease_clock(), 0), c.created_ms, \
+             greatest(@.lease_clock() - c.created_ms, 0) \
              FROM @.claim c JOIN @.session s ON s.sid = c.sid \
              LEFT JOIN @.node n ON n.incarnation = s.owner \
              WHERE s.owner IS NOT NULL AND s.claim_id IS NOT NULL ORDER BY c.created_ms, s.sid",
@@ -463,6 +464,7 @@ pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, R
             attempts: u32::try_from(row.get::<_, i64>(10)).unwrap_or(0),
             expires_at: wall_ms.saturating_add(row.get(11)),
             time_created: row.get(12),
+            held_ms: uint(row.get(13)),
         })
     }))
 }

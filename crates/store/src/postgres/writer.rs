@@ -221,7 +221,6 @@ impl Writer {
         &mut self,
         groups: Vec<Group>,
     ) -> Result<Vec<(Group, Session, Around, bool)>, Vec<Group>> {
-        let wall_ms = self.shared.clock.wall_ms();
         let lease_ms = self.shared.clock.boottime_ms() + self.lease_offset;
         let (mut read, mut wanted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for mut group in groups {
@@ -234,7 +233,6 @@ impl Writer {
             match cached {
                 Some(session) => {
                     let around = Around {
-                        wall_ms,
                         lease_ms,
                         ..Around::default()
                     };
@@ -256,7 +254,7 @@ impl Writer {
             return Ok(read);
         };
         let before_ms = self.shared.clock.boottime_ms();
-        match load(conn, self.role.purpose, &wanted, wall_ms).await {
+        match load(conn, self.role.purpose, &wanted).await {
             Ok(found) => {
                 if let Some(first) = found.first() {
                     self.lease_offset = first.around.lease_ms - before_ms;

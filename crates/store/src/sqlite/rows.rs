@@ -465,6 +465,7 @@ pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, 
             attempts: row.get(10)?,
             expires_at: now.wall_ms.saturating_add(left),
             time_created: row.get(12)?,
+            held_ms: uint(now.wall_ms.saturating_sub(row.get(12)?).max(0)),
         })
     })?;
     readable(rows)

@@ -27,7 +27,6 @@ struct Watched {
 struct State {
     sessions: HashMap<SessionId, Watched>,
     all: Option<watch::Sender<u64>>,
-    fast: bool,
     polling: bool,
     closed: bool,
 }
@@ -67,11 +66,6 @@ impl Watchers {
         if let Some(all) = &state.all {
             bump(all);
         }
-    }
-
-    pub(super) fn set_fast(&self, fast: bool) {
-        self.state().fast = fast;
-        self.hurry.notify_all();
     }
 
     pub(super) fn close(&self) {
@@ -135,7 +129,7 @@ impl Watchers {
             state.polling = false;
             return None;
         }
-        Some(if state.fast || !state.sessions.is_empty() {
+        Some(if !state.sessions.is_empty() {
             FAST
         } else {
             SLOW
