@@ -78,6 +78,7 @@ mod writer;
 pub use client::{Admission, Client, NewSession, Prompt, Shown};
 pub use config::{Approvals, ConfigError, EngineConfig, Isolate, Scope};
 pub use engine::Engine;
+pub use engine::rank::{has_taker, takes};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::EngineError;
 pub use hub::tracker::LiveTracker;

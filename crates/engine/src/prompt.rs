@@ -78,7 +78,11 @@ fn environment(workspace: &Path, now_ms: i64) -> String {
     );
     match git_state(workspace) {
         Some(state) => {
-            let _ = writeln!(text, "Git: {state}");
+            // Whether files have changed only git itself can tell, and running it here would run what the project says.
+            let _ = writeln!(
+                text,
+                "Git: {state} (`git status` tells of uncommitted changes)"
+            );
         }
         None => text.push_str("Git: not a repository\n"),
     }

@@ -208,8 +208,11 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub all: bool,
     /// First replace old history by a summary
-    #[arg(long, requires = "session")]
+    #[arg(long, conflicts_with = "all")]
     pub compact: bool,
+    /// What the session may take from here on
+    #[command(flatten)]
+    pub limits: LimitFlags,
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -463,5 +466,6 @@ mod tests {
         assert!(Cli::try_parse_from(["tenure", "resume"]).is_err());
         assert!(Cli::try_parse_from(["tenure", "resume", "ses_1", "--all"]).is_err());
         assert!(Cli::try_parse_from(["tenure", "resume", "--all"]).is_ok());
+        assert!(Cli::try_parse_from(["tenure", "resume", "--all", "--compact"]).is_err());
     }
 }

@@ -2,13 +2,87 @@
 
 use crate::config::trust::private_folder;
 use crate::config::{Config, StoreUrl};
+use crate::exit::{CliError, CliResult};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tenure_core::SessionId;
+use tenure_engine::{has_taker, takes};
+use tenure_store::{SessionState, Store};
 
 /// The log grows to this size, then begins anew; one old one is kept.
 const LOG_MAX: u64 = 8 * 1024 * 1024;
+
+/// The nodes of a cluster take what is left to them in milliseconds; after this they are believed to be gone.
+const TAKEN_WITHIN: Duration = Duration::from_secs(3);
+/// A hint of a change may be lost: look again after this.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Who works in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// A node of the cluster.
+    Node,
+    /// A process of this machine that was started for it.
+    Process,
+}
+
+/// Leaves a session to the cluster's nodes, where one of them takes it, else to a process of its own.
+///
+/// # Errors
+/// The store cannot be read, or no process can be started.
+pub async fn leave_to(
+    config: &Config,
+    store: &dyn Store,
+    session: &SessionId,
+) -> CliResult<Worker> {
+    if matches!(config.store.value, StoreUrl::Postgres(_)) && is_taken(store, session).await? {
+        return Ok(Worker::Node);
+    }
+    spawn_for(config, session).map_err(|e| {
+        CliError::failed(format!("the background node could not be started: {e}")).hint(format!(
+            "what was asked for is stored; `tenure resume {session}` runs it here"
+        ))
+    })?;
+    Ok(Worker::Process)
+}
+
+/// Waits until a node of the cluster has the session, or has done what was to be done; no longer than there is one
+/// that would.
+async fn is_taken(store: &dyn Store, session: &SessionId) -> CliResult<bool> {
+    let mut changes = store.watch(session);
+    let began = Instant::now();
+    loop {
+        changes.borrow_and_update();
+        let Some(row) = store.session(session).await? else {
+            return Ok(false);
+        };
+        let nodes = crate::commands::nodes::all(store).await?;
+        match &row.state {
+            SessionState::Idle => return Ok(true),
+            // A command may hold it for as long as it runs.
+            SessionState::Owned { owner, .. } => {
+                let owner = nodes.iter().find(|node| &node.incarnation == owner);
+                return Ok(owner.is_some_and(takes));
+            }
+            SessionState::Claimable { .. } if has_taker(&nodes, &row) => {}
+            _ => return Ok(false),
+        }
+        if began.elapsed() >= TAKEN_WITHIN {
+            return Ok(false);
+        }
+        let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+    }
+}
+
+/// Starts a node for one session that somebody may still hold. Beside a file it runs whatever else is runnable there;
+/// in a cluster that is for the cluster's nodes, and for their folders.
+pub fn spawn_for(config: &Config, session: &SessionId) -> io::Result<Child> {
+    let alone = matches!(config.store.value, StoreUrl::Postgres(_));
+    spawn(config, &[session.as_str()], alone)
+}
 
 /// Where background nodes write what they have to say.
 pub fn log_path(config: &Config) -> PathBuf {

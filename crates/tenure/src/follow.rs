@@ -226,7 +226,7 @@ impl Follow<'_> {
                 state.interrupted = true;
                 state.questions.take_away();
                 view.pause(false);
-                view.aside("interrupting… (Ctrl-C again leaves the session as it is)");
+                view.interrupting();
                 self.client
                     .interrupt(&self.session, None, "the terminal (Ctrl-C)")
                     .await?;
@@ -383,10 +383,11 @@ async fn next_result(
     }
 }
 
-/// How an end is told to a program: a word, the exit code's kind, and why.
+/// How an end is told to a program: a word, the exit code's kind, and why. `input` is the prompt that was given.
 pub fn told(
     end: &End,
     session: &SessionId,
+    input: Option<&MessageId>,
 ) -> (&'static str, Option<CliError>, Option<ErrorWords>) {
     let words = |kind: &str, message: &str| {
         Some(ErrorWords {
@@ -424,8 +425,9 @@ pub fn told(
         }
         End::Outcome(Outcome::StoppedBeforeStart) => {
             let message = "stopped before the prompt was delivered; it still waits";
+            let input = input.map_or("INPUT", MessageId::as_str);
             let error = CliError::new(Kind::Interrupted, message).hint(format!(
-                "`tenure resume {session}` delivers it, `tenure cancel` takes it back"
+                "`tenure resume {session}` delivers it, `tenure cancel {session} {input}` takes it back"
             ));
             (
                 "stopped_before_start",

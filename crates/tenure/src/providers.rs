@@ -261,6 +261,46 @@ impl Provider for LazyProvider {
         encoded: Encoded,
         attempt: &AttemptKey,
     ) -> Result<EventStream, ProviderError> {
-        self.made()?.send(encoded, attempt).await
+        let sent = self.made()?.send(encoded, attempt).await;
+        sent.map_err(|error| self.with_key_place(error))
+    }
+}
+
+impl LazyProvider {
+    /// Whoever has to mend a refused key must know which one it was.
+    fn with_key_place(&self, mut error: ProviderError) -> ProviderError {
+        if matches!(error.class, ErrorClass::Auth | ErrorClass::Permission) {
+            let text = error.message.trim_end().trim_end_matches('.');
+            error.message = format!("{text}; {}", key_place(&self.name, &self.config));
+        }
+        error
+    }
+}
+
+/// Where a provider's key is read from, in words. No part of the key is in them.
+pub fn key_place(name: &str, provider: &ProviderConfig) -> String {
+    match provider.key.as_ref().map(|key| (&key.value, &key.origin)) {
+        Some((KeySource::Env(var), origin)) => {
+            format!("the key of provider {name} is that of the variable {var} ({origin})")
+        }
+        Some((KeySource::File(path), origin)) => {
+            format!(
+                "the key of provider {name} is that of the file {} ({origin})",
+                path.display()
+            )
+        }
+        None if speaks_aws(provider) => {
+            format!("the keys of provider {name} are found as AWS's own programs find them")
+        }
+        None if provider
+            .headers
+            .keys()
+            .any(|header| is_secret_header(header)) =>
+        {
+            format!("the key of provider {name} stands in its headers")
+        }
+        None => format!(
+            "provider {name} has no key: set api_key_env or api_key_file in [providers.{name}]"
+        ),
     }
 }

@@ -7,6 +7,7 @@ pub mod json;
 pub mod log_line;
 pub mod markdown;
 pub mod plain;
+pub mod settled;
 pub mod spans;
 pub mod status;
 pub mod stream;

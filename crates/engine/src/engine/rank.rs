@@ -19,8 +19,8 @@ pub(crate) fn weight(session: &SessionId, node: &Incarnation) -> u64 {
     mixed ^ (mixed >> 33)
 }
 
-/// Does the node take any session, now?
-pub(crate) fn takes(node: &NodeRow) -> bool {
+/// Does the node take any session, now, without being asked to?
+pub fn takes(node: &NodeRow) -> bool {
     !node.draining && node.lease_ms > 0 && !node.labels.iter().any(|label| label == ASKED_ONLY)
 }
 
@@ -43,6 +43,11 @@ pub(crate) fn serves(node: &NodeRow, row: &SessionRow) -> bool {
         roots: node.roots.clone(),
     };
     row.cancelling || serves.check(&row.location).is_ok()
+}
+
+/// Is there one among `nodes` that takes the session by itself?
+pub fn has_taker(nodes: &[NodeRow], row: &SessionRow) -> bool {
+    nodes.iter().any(|node| takes(node) && serves(node, row))
 }
 
 /// The one of `nodes` that comes first for the session, of those that can have it.

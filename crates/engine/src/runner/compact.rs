@@ -98,14 +98,18 @@ impl Runner {
         };
         let overflow = |what: String| SessionError::new("context_overflow", what);
         if !self.shared.config.auto_compaction {
-            let text = "The conversation does not fit the model's window, and automatic compaction is off. \
-                        Compact it by hand (`tenure resume SESSION --compact`), or choose a model with a larger window.";
-            return self.fail(overflow(text.to_owned())).await.map(Some);
+            let text = format!(
+                "The conversation does not fit the model's window, and automatic compaction is off. Compact it by hand \
+                 (`tenure resume {} --compact`), or choose a model with a larger window.",
+                self.session
+            );
+            return self.fail(overflow(text)).await.map(Some);
         }
         if self.state.unusable_summaries >= MAX_UNUSABLE {
             let text = format!(
                 "The conversation does not fit the model's window, and {MAX_UNUSABLE} summaries in a row could not be \
-                 used. Compact it by hand (`tenure resume SESSION --compact`), with another model if need be."
+                 used. Compact it by hand (`tenure resume {} --compact`), with another model if need be.",
+                self.session
             );
             return self.fail(overflow(text)).await.map(Some);
         }

@@ -39,7 +39,7 @@ pub async fn run(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
         .collect();
     let mut cells: Vec<Vec<String>> = claims
         .iter()
-        .map(|claim| held_cells(claim, &names, now))
+        .map(|claim| held_cells(claim, &names))
         .collect();
     cells.extend(unheld.iter().map(|row| unheld_cells(row, now)));
     let room = cx.caps.stdout.then_some(cx.caps.width);
@@ -111,7 +111,7 @@ fn unheld_line(row: &SessionRow) -> Value {
     })
 }
 
-fn held_cells(claim: &ClaimRow, names: &HashMap<&Incarnation, &str>, now: i64) -> Vec<String> {
+fn held_cells(claim: &ClaimRow, names: &HashMap<&Incarnation, &str>) -> Vec<String> {
     let holder = match names.get(&claim.owner) {
         Some(name) => format!("{} ({})", claim.owner, safe_line(name)),
         None => format!("{} (gone)", claim.owner),
@@ -127,7 +127,8 @@ fn held_cells(claim: &ClaimRow, names: &HashMap<&Incarnation, &str>, now: i64) -
         &claim.session,
         phase(claim.phase),
         claim.epoch,
-        human::age(claim.time_created, now),
+        // By the store's clock: this machine's may be off.
+        human::age(0, i64::try_from(claim.held_ms).unwrap_or(i64::MAX)),
         holder,
         why,
     )

@@ -136,7 +136,12 @@ impl Play<'_> {
         moments: &[Moment],
     ) -> CliResult<bool> {
         let row = crate::store::find(store.as_ref(), session.as_str()).await?;
-        let events = super::show::events(store.as_ref(), &row).await?;
+        let mut events = Vec::new();
+        super::show::each_event(store.as_ref(), &row, None, |event| {
+            events.push(event);
+            Ok(())
+        })
+        .await?;
         print("\n")?;
         for line in timeline::lines(&events, moments, self.cx.caps) {
             print(&format!("{line}\n"))?;

@@ -214,34 +214,35 @@ async fn stranded(store: &dyn Store) -> CliResult<Vec<Check>> {
             ..SessionQuery::default()
         })
         .await?;
-    let count =
-        |wanted: fn(&SessionState) -> bool| rows.iter().filter(|r| wanted(&r.state)).count();
-    let note = |words: String, next: &str| Check {
+    // How many, and the first of them.
+    let count = |wanted: fn(&SessionState) -> bool| {
+        let mut found = rows.iter().filter(|r| wanted(&r.state)).map(|r| &r.id);
+        let first = found.next();
+        (first.map_or(0, |_| 1 + found.count()), first)
+    };
+    let note = |words: String, next: String| Check {
         mark: Mark::Note,
         what: "sessions",
         words,
-        next: Some(next.to_owned()),
+        next: Some(next),
     };
     let mut found = Vec::new();
-    let claimable = count(|s| matches!(s, SessionState::Claimable { .. }));
-    if claimable > 0 {
+    if let (claimable, Some(_)) = count(|s| matches!(s, SessionState::Claimable { .. })) {
         found.push(note(
             format!("{claimable} could run, and nobody runs them"),
-            "`tenure resume --all` runs them",
+            "`tenure resume --all` runs them".to_owned(),
         ));
     }
-    let set_aside = count(|s| matches!(s, SessionState::Quarantined { .. }));
-    if set_aside > 0 {
+    if let (set_aside, Some(id)) = count(|s| matches!(s, SessionState::Quarantined { .. })) {
         found.push(note(
             format!("{set_aside} are set aside after crashes"),
-            "`tenure sessions`, then `tenure release ID`",
+            format!("`tenure show {id}` says why, `tenure release {id}` lets it go on"),
         ));
     }
-    let parked = count(|s| matches!(s, SessionState::Parked { .. }));
-    if parked > 0 {
+    if let (parked, Some(id)) = count(|s| matches!(s, SessionState::Parked { .. })) {
         found.push(note(
             format!("{parked} hold inputs that rest"),
-            "`tenure resume ID` delivers them",
+            format!("`tenure resume {id}` delivers them"),
         ));
     }
     Ok(found)
@@ -289,7 +290,9 @@ async fn endpoints(config: &Config, args: &DoctorArgs, report: &mut Report) {
             Finding::Trouble => Mark::Note,
             _ => Mark::Broken,
         };
-        report.add(mark, "provider", format!("{name}: {}", found.message), None);
+        let refused = found.finding == Finding::Auth && provider.key.is_some();
+        let next = refused.then(|| providers::key_place(name, provider));
+        report.add(mark, "provider", format!("{name}: {}", found.message), next);
     }
 }
 

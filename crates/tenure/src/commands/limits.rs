@@ -34,7 +34,7 @@ pub async fn run(cx: &Context, global: &Global, args: &LimitsArgs) -> CliResult 
 
 fn line(row: &SessionRow, limits: &Limits, steps: u32) -> Value {
     json!({
-        "v": 1, "session": row.id,
+        "v": 1, "kind": "limits", "session": row.id,
         "limits": {"max_steps": steps, "max_cost": limits.max_cost, "max_tokens": limits.max_tokens,
             "max_wall_ms": limits.max_wall_ms},
         "spent": {"cost": row.cost, "cost_incomplete": row.cost_incomplete, "tokens": row.usage.total()},

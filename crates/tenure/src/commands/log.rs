@@ -51,7 +51,7 @@ pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8>
         view.finish("detached", 0, None, began);
         return Ok(0);
     }
-    let (word, error, words) = told(&end, &row.id);
+    let (word, error, words) = told(&end, &row.id, None);
     let code = error.as_ref().map_or(0, |e| e.kind.code());
     view.finish(word, code, words, began);
     error.map_or(Ok(0), Err)

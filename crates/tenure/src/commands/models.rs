@@ -143,7 +143,8 @@ fn line(
         .abilities
         .map(|set| set.iter().map(|a| a.as_str()).collect::<Vec<_>>());
     json!({
-        "v": 1, "model": model.to_string(), "protocol": protocol, "catalogue": vendor, "default": is_default,
+        "v": 1, "kind": "model",
+        "model": model.to_string(), "protocol": protocol, "catalogue": vendor, "default": is_default,
         "context": info.limits.context, "output": info.limits.output,
         "price": info.price.as_ref().map(price), "abilities": abilities,
         "from": {

@@ -39,13 +39,16 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
         store = store::wait_for(&config) => store?,
         _ = signals.next() => return Ok(()),
     };
+    let clustered = matches!(config.store.value, StoreUrl::Postgres(_));
     let node = node::start(&config, store.clone(), &role).await?;
     told(&node, &role);
     for session in &waiting_for {
         node.run(session);
     }
     tokio::select! {
-        result = unneeded(&node, store.as_ref(), &waiting_for, args.alone), if args.until_idle => result?,
+        result = unneeded(&node, store.as_ref(), &waiting_for, (args.alone, clustered)), if args.until_idle => {
+            result?;
+        }
         () = drained(&node, store.as_ref()), if role.door.is_some() => notice("drained from afar: handing over"),
         _ = signals.next() => {
             if role.door.is_some() {
@@ -171,12 +174,13 @@ async fn drained(engine: &Engine, store: &dyn Store) {
     }
 }
 
-/// Waits until nothing runs here, nothing could, and nobody holds what was handed over.
+/// Waits until nothing runs here, nothing could, and nobody holds what was handed over. What a node of a cluster
+/// holds is in good hands: should that one die, the others take it.
 async fn unneeded(
     engine: &Engine,
     store: &dyn Store,
     waiting_for: &[SessionId],
-    alone: bool,
+    (alone, clustered): (bool, bool),
 ) -> CliResult {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -186,15 +190,20 @@ async fn unneeded(
         }
         let mut busy = !alone && !store.claimable(1).await?.is_empty();
         for session in waiting_for {
-            let row = store.session(session).await?;
-            busy |= row.is_some_and(|row| {
-                matches!(
-                    row.state,
-                    SessionState::Owned { .. }
-                        | SessionState::Waiting { .. }
-                        | SessionState::Claimable { .. }
-                )
-            });
+            let Some(row) = store.session(session).await? else {
+                continue;
+            };
+            busy |= match &row.state {
+                SessionState::Owned { owner, .. } if clustered => {
+                    let nodes = super::nodes::all(store).await?;
+                    let owner = nodes.iter().find(|node| &node.incarnation == owner);
+                    !owner.is_some_and(tenure_engine::takes)
+                }
+                SessionState::Owned { .. }
+                | SessionState::Waiting { .. }
+                | SessionState::Claimable { .. } => true,
+                _ => false,
+            };
         }
         if !busy && engine.running() == 0 {
             return Ok(());

@@ -1,7 +1,10 @@
 //! `tenure resume`: go on with one session, or with every one that has something to do.
 
-use super::run::finish;
+mod compacted;
+
+use super::run::{Ended, finish};
 use super::{Context, notice, print};
+use crate::amounts::LimitsChange;
 use crate::args::{Global, ResumeArgs};
 use crate::config::{Config, Flags, load};
 use crate::environment::working_folder;
@@ -10,6 +13,7 @@ use crate::follow::{End, Follow, Until};
 use crate::node::{self, Role};
 use crate::render::view::View;
 use crate::{ask, background, providers, store};
+use compacted::Compacted;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,19 +23,20 @@ use tenure_store::{SessionRow, SessionState, Store};
 
 /// Resumes; gives the exit code.
 pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u8> {
+    if args.all && !LimitsChange::from(&args.limits).is_empty() {
+        return Err(
+            CliError::usage("limits are those of one session: they do not go with --all")
+                .hint("`tenure limits ID` changes them, session by session"),
+        );
+    }
     let cwd = working_folder(None)?;
     let config = load(&Flags::from(global), &cx.env, &cwd)?;
     config.warnings().iter().for_each(|text| notice(text));
     let store = store::open_existing(&config).await?;
     match &args.session {
         Some(text) => {
-            let mut row = store::find(store.as_ref(), text).await?;
+            let row = store::find(store.as_ref(), text).await?;
             begins_here(&config, &row)?;
-            if args.compact {
-                let client = store::client(&config, store.clone()).await;
-                client.compact(&row.id).await?;
-                row = store::find(store.as_ref(), row.id.as_str()).await?;
-            }
             one(cx, &config, store, &row, &args).await
         }
         None => all(&config, store, &args).await,
@@ -56,53 +61,43 @@ async fn one(
     args: &ResumeArgs,
 ) -> CliResult<u8> {
     let began = Instant::now();
-    let client = store::client(config, store.clone()).await;
     let mut view = View::new(row.id.clone(), args.json, cx.caps);
     view.session(false, None, &row.model.to_string());
-    let end = match &row.state {
-        SessionState::Idle => Some(End::Idle),
+    let over = match &row.state {
         SessionState::Quarantined { reason } => {
             let error = tenure_core::SessionError::new("quarantined", reason.clone());
             Some(End::Outcome(Outcome::Quarantined(error)))
         }
-        SessionState::Parked { .. } => {
-            client.unpark(&row.id).await?;
-            None
+        SessionState::Idle if !args.compact => {
+            limit(config, &store, row, args).await?;
+            Some(End::Idle)
         }
         _ => None,
     };
-    if let Some(end) = end {
-        let (word, error, words) = crate::follow::told(&end, &row.id);
+    if let Some(end) = over {
+        let (word, error, words) = crate::follow::told(&end, &row.id, None);
         let code = error.as_ref().map_or(0, |e| e.kind.code());
         view.finish(word, code, words, began);
         if end == End::Idle && !args.json {
-            notice(
-                "there is nothing to do in this session; `tenure run --session ID \"…\"` gives it work",
-            );
+            notice(&format!(
+                "there is nothing to do in this session; `tenure run --session {} \"…\"` gives it work",
+                row.id
+            ));
         }
         return error.map_or(Ok(0), Err);
     }
-    if !matches!(row.state, SessionState::Owned { .. }) {
-        providers::check(config, &row.model)?;
-        if !Path::new(&row.location.directory).is_dir() {
-            return Err(CliError::usage(format!(
-                "the session's folder {} is gone",
-                row.location.directory
-            ))
-            .hint("bring it back, or move the session with `tenure run --session ID --cwd DIR`"));
-        }
-    }
-    if let Some(reason) = node::unplaced(config, store.as_ref(), &row.id).await? {
-        return Err(
-            CliError::failed(format!("{} cannot run here: {reason}", row.id)).hint(
-                "start `tenure node` where it can run; `tenure nodes` shows what each serves",
-            ),
-        );
+    can_run(config, store.as_ref(), row).await?;
+    limit(config, &store, row, args).await?;
+    let client = store::client(config, store.clone()).await;
+    let compaction = match args.compact {
+        true => Some(client.compact(&row.id).await?),
+        false => None,
+    };
+    if matches!(row.state, SessionState::Parked { .. }) {
+        client.unpark(&row.id).await?;
     }
     if args.detach {
-        background::spawn(config, &[row.id.as_str()], false).map_err(|e| {
-            CliError::failed(format!("the background node could not be started: {e}"))
-        })?;
+        background::leave_to(config, store.as_ref(), &row.id).await?;
         view.finish("detached", 0, None, began);
         return Ok(0);
     }
@@ -113,7 +108,7 @@ async fn one(
         Approvals::Headless
     };
     let role = Role::command("resume", Scope::Asked, approvals);
-    let engine = node::start(config, store, &role).await?;
+    let engine = node::start(config, store.clone(), &role).await?;
     let follow = Follow {
         client: engine.client(),
         engine: Some(&engine),
@@ -122,8 +117,68 @@ async fn one(
         until: Until::Idle,
         interactive,
     };
-    let end = follow.run(&mut view).await?;
-    finish(config, &engine, &row.id, &end, &mut view, began).await
+    let mut end = follow.run(&mut view).await?;
+    if let Some(asked) = &compaction
+        && matches!(end, End::Idle | End::Outcome(Outcome::Succeeded))
+    {
+        match compacted::read(store.as_ref(), &row.id, &asked.input, asked.seq).await? {
+            Compacted::Done | Compacted::Open => {}
+            Compacted::Nothing(why) => notice(&why.message),
+            Compacted::Failed(mut why) => {
+                why.message = format!("the history was not compacted: {}", why.message);
+                end = End::Outcome(Outcome::Failed(why));
+            }
+        }
+    }
+    let ended = Ended {
+        session: &row.id,
+        input: None,
+        end,
+        began,
+    };
+    finish(config, &engine, ended, &mut view).await
+}
+
+/// Changes the limits that were given.
+async fn limit(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    row: &SessionRow,
+    args: &ResumeArgs,
+) -> CliResult {
+    let change = LimitsChange::from(&args.limits);
+    if change.is_empty() {
+        return Ok(());
+    }
+    let client = store::client(config, store.clone()).await;
+    let limits = client.limits(&row.id).await?;
+    client.set_limits(&row.id, change.apply(&limits)).await?;
+    Ok(())
+}
+
+/// Could this process run the session, should nobody have it?
+async fn can_run(config: &Config, store: &dyn Store, row: &SessionRow) -> CliResult {
+    if !matches!(row.state, SessionState::Owned { .. }) {
+        providers::check(config, &row.model)?;
+        if !Path::new(&row.location.directory).is_dir() {
+            return Err(CliError::usage(format!(
+                "the session's folder {} is gone",
+                row.location.directory
+            ))
+            .hint(format!(
+                "bring it back, or move the session with `tenure run --session {} --cwd DIR \"…\"`",
+                row.id
+            )));
+        }
+    }
+    if let Some(reason) = node::unplaced(config, store, &row.id).await? {
+        return Err(
+            CliError::failed(format!("{} cannot run here: {reason}", row.id)).hint(
+                "start `tenure node` where it can run; `tenure nodes` shows what each serves",
+            ),
+        );
+    }
+    Ok(())
 }
 
 async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliResult<u8> {

@@ -3,6 +3,7 @@
 use super::{Context, notice, print};
 use crate::amounts::LimitsChange;
 use crate::args::{Global, RunArgs};
+use crate::background::Worker;
 use crate::config::node::label;
 use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
@@ -10,14 +11,13 @@ use crate::exit::{CliError, CliResult, Kind};
 use crate::follow::{End, Follow, Until, left_behind, told};
 use crate::node::{self, Role};
 use crate::render::view::View;
-use crate::{answer, ask, background, input, providers, store};
+use crate::{ask, background, input, providers, store};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::event::body::{Delivery, Location};
 use tenure_core::request::OutputSchema;
-use tenure_core::session::SessionState as Fold;
-use tenure_core::{ModelRef, SessionId};
+use tenure_core::{MessageId, ModelRef, SessionId};
 use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Outcome, Prompt, Scope};
 use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
 use tenure_tools::permission::Rules;
@@ -59,14 +59,18 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     };
     let admission = client.admit(&session, prompt).await?;
     let mut view = View::new(session.clone(), args.json, cx.caps);
-    view.hide_input(&admission.input);
+    view.gave(&admission.input);
+    if let Some(schema) = &asked.schema {
+        view.ask_form(admission.input.clone(), schema.clone());
+    }
     view.session(created, Some(&admission.input), &target.model.to_string());
     if args.detach {
         if let Some(error) = set_aside(target.existing.as_ref()) {
             view.finish("quarantined", error.kind.code(), None, began);
             return Err(error);
         }
-        return detach(cx, &asked.config, &session, &mut view, began);
+        let store = target.store.as_ref();
+        return detach(cx, &asked.config, store, &session, &mut view, began).await;
     }
     let approvals = if asked.interactive {
         Approvals::Wait
@@ -89,22 +93,18 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
         interactive: asked.interactive,
     };
     let mut end = follow.run(&mut view).await?;
-    if let (End::Outcome(Outcome::Succeeded), Some(schema)) = (&end, &asked.schema) {
-        let state = fold(engine.client(), &session).await?;
-        if let Err(error) = answer::check(&state, schema) {
-            end = End::Outcome(Outcome::Failed(error));
-        }
+    if end == End::Outcome(Outcome::Succeeded)
+        && let Err(error) = view.judge()
+    {
+        end = End::Outcome(Outcome::Failed(error));
     }
-    finish(&asked.config, &engine, &session, &end, &mut view, began).await
-}
-
-/// The session as its log tells it.
-async fn fold(client: &Client, session: &SessionId) -> CliResult<Fold> {
-    let mut state = Fold::default();
-    tenure_engine::load::catch_up(client.store().as_ref(), session, &mut state)
-        .await
-        .map_err(|e| CliError::failed(e.to_string()))?;
-    Ok(state)
+    let ended = Ended {
+        session: &session,
+        input: Some(&admission.input),
+        end,
+        began,
+    };
+    finish(&asked.config, &engine, ended, &mut view).await
 }
 
 /// The events of this prompt, and of the session when it is new.
@@ -304,25 +304,26 @@ fn set_aside(row: Option<&SessionRow>) -> Option<CliError> {
     })
 }
 
-fn detach(
+async fn detach(
     cx: &Context,
     config: &Config,
+    store: &dyn Store,
     session: &SessionId,
     view: &mut View,
     began: Instant,
 ) -> CliResult<u8> {
-    background::spawn(config, &[session.as_str()], false).map_err(|e| {
-        CliError::failed(format!("the background node could not be started: {e}")).hint(format!(
-            "the prompt is stored; `tenure resume {session}` runs it here"
-        ))
-    })?;
+    let worker = background::leave_to(config, store, session).await?;
     view.finish("detached", 0, None, began);
     if !cx.caps.stdout {
         // A script wants the id, and nothing else was printed.
         return print_id(view, session);
     }
+    let place = match worker {
+        Worker::Node => "on a node of the store",
+        Worker::Process => "in the background",
+    };
     notice(&format!(
-        "runs in the background; `tenure log --follow {session}` shows it"
+        "runs {place}; `tenure log --follow {session}` shows it"
     ));
     Ok(0)
 }
@@ -334,16 +335,31 @@ fn print_id(view: &View, session: &SessionId) -> CliResult<u8> {
     Ok(0)
 }
 
+/// What was done, and how it ended.
+pub struct Ended<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The prompt that was given.
+    pub input: Option<&'a MessageId>,
+    /// The end.
+    pub end: End,
+    /// When it was begun.
+    pub began: Instant,
+}
+
 /// Lets go in the way the end asks for, and tells how it ended.
 pub async fn finish(
     config: &Config,
     engine: &Engine,
-    session: &SessionId,
-    end: &End,
+    ended: Ended<'_>,
     view: &mut View,
-    began: Instant,
 ) -> CliResult<u8> {
-    let mut end = end.clone();
+    let Ended {
+        session,
+        input,
+        mut end,
+        began,
+    } = ended;
     match end {
         End::Left => {
             node::leave(engine, LEAVE_WITHIN).await;
@@ -354,15 +370,21 @@ pub async fn finish(
         End::HangUp => {
             // The drain begins first, so that nothing new starts here once the node is there.
             let (left, ()) = tokio::join!(engine.shutdown(), async {
-                if let Err(error) = background::spawn(config, &[session.as_str()], false) {
+                if let Err(error) = background::spawn_for(config, session) {
                     tracing::error!(%error, "no background node; the session stays claimable");
                 }
             });
             left?;
         }
+        End::Terminate => {
+            engine.shutdown().await?;
+            // The work may have come to its end meanwhile.
+            let row = engine.client().store().session(session).await?;
+            end = left_behind(row.as_ref());
+        }
         _ => engine.shutdown().await?,
     }
-    let (word, error, words) = told(&end, session);
+    let (word, error, words) = told(&end, session, input);
     let code = error.as_ref().map_or(0, |e| e.kind.code());
     view.finish(word, code, words, began);
     match error {

@@ -1,5 +1,6 @@
 //! `tenure sessions`: all sessions with their state, age, cost and last line.
 
+use super::show::each_event;
 use super::{Context, open, print};
 use crate::args::{Global, SessionsArgs};
 use crate::environment::working_folder;
@@ -7,10 +8,18 @@ use crate::exit::CliResult;
 use crate::render::escape::safe_line;
 use crate::render::{human, table};
 use crate::store;
+use futures::StreamExt;
 use serde_json::json;
+use std::collections::HashMap;
 use tenure_core::event::body::Phase;
 use tenure_core::usage::Usage;
-use tenure_store::{NodeRow, SessionQuery, SessionRow, SessionState};
+use tenure_core::{EventBody, SessionError, SessionId};
+use tenure_store::{NodeRow, SessionQuery, SessionRow, SessionState, Store};
+
+/// The end of an execution is looked for in so many last events.
+const LAST_WORDS: u64 = 64;
+/// Logs looked at at the same time.
+const READS_AT_ONCE: usize = 8;
 
 /// Lists them.
 pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResult {
@@ -41,15 +50,21 @@ pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResul
         offset: 0,
     };
     let rows = store.sessions(query).await?;
+    let errors = last_errors(store.as_ref(), &rows).await;
     if args.json {
-        let lines: String = rows.iter().map(|row| format!("{}\n", line(row))).collect();
-        return print(&lines);
+        let lines = rows
+            .iter()
+            .map(|row| format!("{}\n", line(row, errors.get(&row.id))));
+        return print(&lines.collect::<String>());
     }
     if rows.is_empty() {
         return print("no sessions\n");
     }
     let now = human::now_ms();
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now)).collect();
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| cells(row, errors.get(&row.id), now))
+        .collect();
     let room = cx.caps.stdout.then_some(cx.caps.width);
     let colour = cx.caps.colour && cx.caps.stdout;
     print(&table::plain(
@@ -60,18 +75,53 @@ pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResul
     ))
 }
 
+/// Why sessions that ended badly did: the last word of each of their logs, a bounded read a session.
+pub async fn last_errors(
+    store: &dyn Store,
+    rows: &[SessionRow],
+) -> HashMap<SessionId, SessionError> {
+    let failed = rows.iter().filter(|row| {
+        let rests = matches!(row.state, SessionState::Idle | SessionState::Parked { .. });
+        rests && row.last_outcome.as_deref() == Some("failed")
+    });
+    let reads = futures::stream::iter(failed.map(|row| async move {
+        let mut last = None;
+        let from = row.head.checked_sub(LAST_WORDS);
+        let read = each_event(store, row, from, |event| {
+            if let EventBody::ExecutionFailed(end) = event.body {
+                last = Some(end.error);
+            }
+            Ok(())
+        });
+        // It was deleted meanwhile, or cannot be read: the list shows it all the same.
+        if let Err(error) = read.await {
+            tracing::debug!(session = %row.id, %error, "why it failed is not known");
+        }
+        Some((row.id.clone(), last?))
+    }));
+    let found: Vec<_> = reads.buffer_unordered(READS_AT_ONCE).collect().await;
+    found.into_iter().flatten().collect()
+}
+
 /// A session as one JSON object.
-pub fn line(row: &SessionRow) -> serde_json::Value {
+pub fn line(row: &SessionRow, error: Option<&SessionError>) -> serde_json::Value {
     let mut value = serde_json::to_value(row).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         fields.insert("v".into(), json!(1));
         fields.insert("kind".into(), json!("session_row"));
+        if let Some(error) = error {
+            fields.insert("last_error".into(), json!(error));
+        }
     }
     value
 }
 
-fn cells(row: &SessionRow, now: i64) -> Vec<String> {
-    let last = safe_line(row.last_line.trim());
+fn cells(row: &SessionRow, error: Option<&SessionError>, now: i64) -> Vec<String> {
+    // Why it failed says more than what was said before.
+    let last = match error {
+        Some(error) => format!("✗ {}", safe_line(error.message.trim())),
+        None => safe_line(row.last_line.trim()),
+    };
     let title = safe_line(row.title.as_deref().unwrap_or("").trim());
     let words = match (title.is_empty(), last.is_empty()) {
         (true, _) => last,
@@ -144,18 +194,21 @@ pub fn state_sentence(row: &SessionRow, nodes: &[NodeRow]) -> String {
                 1 => "1 waiting input".to_owned(),
                 n => format!("{n} waiting inputs"),
             };
-            format!("parked with {inputs}; `tenure resume` goes on")
+            format!("parked with {inputs}; `tenure resume {}` goes on", row.id)
         }
         SessionState::Unplaceable { reason } => {
             format!(
-                "unplaceable: {}; start such a node, or move the session with `tenure run --session ID --cwd DIR`",
-                safe_line(reason)
+                "unplaceable: {}; start such a node, or move the session with \
+                 `tenure run --session {} --cwd DIR \"…\"`",
+                safe_line(reason),
+                row.id
             )
         }
         SessionState::Quarantined { reason } => {
             format!(
-                "set aside: {}; `tenure release` lets it go on",
-                sentence(reason)
+                "set aside: {}; `tenure release {}` lets it go on",
+                sentence(reason),
+                row.id
             )
         }
         SessionState::Idle => state_words(row),

@@ -2,21 +2,21 @@
 
 use super::{Context, open, print};
 use crate::args::{Global, ShowArgs};
-use crate::commands::sessions::{line, state_sentence};
+use crate::commands::sessions::{last_errors, line, state_sentence};
 use crate::config::Config;
 use crate::exit::{CliError, CliResult};
 use crate::render::escape::safe_line;
 use crate::render::human;
 use crate::render::spans::Style;
-use crate::render::transcript::{Detail, Transcript, prompt_lines};
+use crate::render::transcript::{Detail, Superseded, Transcript, prompt_lines};
 use crate::render::view::drawing;
 use crate::{providers, store};
 use serde_json::json;
+use std::io::Write;
 use tenure_core::compaction::meter;
 use tenure_core::event::Event;
 use tenure_core::event::body::{Delivery, InputKind};
 use tenure_core::inbox::PendingInput;
-use tenure_core::session::SessionState as Fold;
 use tenure_store::{SessionRow, SessionState, Store};
 
 /// Events read at a time.
@@ -29,7 +29,8 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
     let row = store::find(store.as_ref(), &args.session).await?;
     let pending = store.inbox(&row.id).await?;
     if args.json {
-        let mut value = line(&row);
+        let errors = last_errors(store.as_ref(), std::slice::from_ref(&row)).await;
+        let mut value = line(&row, errors.get(&row.id));
         value["inputs"] = json!(pending);
         return print(&format!("{value}\n"));
     }
@@ -37,7 +38,6 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
         .nodes()
         .await
         .map_err(|e| CliError::failed(e.to_string()))?;
-    let events = events(store.as_ref(), &row).await?;
     let detail = if args.full {
         Detail::Full
     } else {
@@ -45,10 +45,21 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
     };
     let drawing = drawing(cx.caps, detail);
     let mut transcript = Transcript::new(drawing);
-    transcript.leave_out_superseded(&events);
-    let mut lines = head(&row, drawing.look.colour);
-    lines.extend(events.iter().flat_map(|event| transcript.event(event)));
-    lines.extend(transcript.finish());
+    // The log is read twice, page by page, and never held: it may be longer than memory.
+    let mut superseded = Superseded::default();
+    each_event(store.as_ref(), &row, None, |event| {
+        superseded.event(&event.body);
+        Ok(())
+    })
+    .await?;
+    transcript.leave_out(superseded);
+    let mut out = std::io::BufWriter::new(std::io::stdout());
+    write_lines(&mut out, &head(&row, drawing.look.colour))?;
+    each_event(store.as_ref(), &row, None, |event| {
+        write_lines(&mut out, &transcript.event(&event))
+    })
+    .await?;
+    let mut lines = transcript.finish();
     let now = human::now_ms();
     let owned = matches!(row.state, SessionState::Owned { .. });
     lines.extend(transcript.open_calls(now, owned));
@@ -61,23 +72,46 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
         "{} · {}{}",
         state_sentence(&row, &nodes),
         transcript.totals().words(),
-        meter_words(&events, window(&config, &row))
+        meter_words(store.as_ref(), &row, window(&config, &row)).await?
     );
     lines.push(Style::dim().paint(&totals, drawing.look.colour));
-    lines.push(String::new());
-    print(&lines.join("\n"))
+    write_lines(&mut out, &lines)?;
+    out.flush()?;
+    Ok(())
 }
 
-/// The whole log.
-pub async fn events(store: &dyn Store, row: &SessionRow) -> CliResult<Vec<Event>> {
-    let mut events: Vec<Event> = Vec::new();
+fn write_lines(out: &mut impl Write, lines: &[String]) -> CliResult {
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Every event of the session behind `after`, up to the head that `row` tells, one after the other.
+///
+/// # Errors
+/// The log cannot be read, or `take` failed.
+pub async fn each_event(
+    store: &dyn Store,
+    row: &SessionRow,
+    after: Option<u64>,
+    mut take: impl FnMut(Event) -> CliResult,
+) -> CliResult {
+    let mut after = after;
     loop {
-        let after = events.last().map(|e| e.seq);
         let page = store.read(&row.id, after, PAGE).await?;
-        let end = page.events.is_empty();
-        events.extend(page.events);
-        if end || events.last().map(|e| e.seq) >= page.head {
-            return Ok(events);
+        if page.events.is_empty() {
+            return Ok(());
+        }
+        for event in page.events {
+            if event.seq > row.head {
+                return Ok(());
+            }
+            after = Some(event.seq);
+            take(event)?;
+        }
+        if after >= Some(row.head) {
+            return Ok(());
         }
     }
 }
@@ -88,15 +122,21 @@ fn window(config: &Config, row: &SessionRow) -> Option<u64> {
     models.resolve(&row.model).ok()?.info.limits.context
 }
 
-/// How full the context is: as the provider counted it, or marked as an estimate.
-fn meter_words(events: &[Event], window: Option<u64>) -> String {
-    let meter = meter(&Fold::fold(events));
+/// How full the context is: as the provider counted it, or marked as an estimate. The fold begins at the log's last
+/// checkpoint, and holds what the model is told, no more.
+async fn meter_words(
+    store: &dyn Store,
+    row: &SessionRow,
+    window: Option<u64>,
+) -> CliResult<String> {
+    let loaded = tenure_engine::load::load(store, &row.id).await?;
+    let meter = meter(&loaded.state);
     if meter.tokens == 0 {
-        return String::new();
+        return Ok(String::new());
     }
     let about = if meter.measured { "" } else { "about " };
     let of = window.map_or_else(String::new, |window| format!(" of {window}"));
-    format!(" · context {about}{}{of} tokens", meter.tokens)
+    Ok(format!(" · context {about}{}{of} tokens", meter.tokens))
 }
 
 fn head(row: &SessionRow, colour: bool) -> Vec<String> {

@@ -1,14 +1,17 @@
 //! Commands of one step: cancel, fork, delete, gc, release.
 
-use super::{Context, open, print};
+use super::show::each_event;
+use super::{Context, notice, open, print};
 use crate::args::{CancelArgs, DeleteArgs, ForkArgs, Global, JsonOnly, ReleaseArgs};
 use crate::exit::{CliError, CliResult};
 use crate::render::human;
 use crate::store;
 use serde_json::json;
-use tenure_core::MessageId;
+use std::collections::HashSet;
+use tenure_core::event::body::{InputCancelled, InputPromoted};
+use tenure_core::{EventBody, MessageId, SessionId};
 use tenure_engine::EngineError;
-use tenure_store::{AppendError, SessionState};
+use tenure_store::{AppendError, SessionRow, SessionState, Store};
 
 /// `tenure cancel`: takes a waiting input back.
 pub async fn cancel(cx: &Context, global: &Global, args: &CancelArgs) -> CliResult {
@@ -52,11 +55,87 @@ pub async fn fork(cx: &Context, global: &Global, args: &ForkArgs) -> CliResult {
             )),
         );
     }
+    let left = left(store.as_ref(), &row, args.at).await?;
     let child = store::client(&config, store)
         .await
         .fork(&row.id, args.at)
         .await?;
-    print(&format!("{child}\n"))
+    print(&format!("{child}\n"))?;
+    left.words(&row.id).iter().for_each(|text| notice(text));
+    Ok(())
+}
+
+/// What a fork does not take along.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Left {
+    /// A turn was under way.
+    turn: bool,
+    /// Inputs waited.
+    inputs: usize,
+}
+
+impl Left {
+    fn words(self, parent: &SessionId) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.turn {
+            words.push(format!(
+                "the fork begins in the middle of a turn: what was open there is settled as not carried over, and the \
+                 turn itself is {parent}'s"
+            ));
+        }
+        match self.inputs {
+            0 => {}
+            1 => words.push(format!(
+                "1 input that waits stays with {parent} (`tenure show {parent}`)"
+            )),
+            n => words.push(format!(
+                "{n} inputs that wait stay with {parent} (`tenure show {parent}`)"
+            )),
+        }
+        words
+    }
+}
+
+/// What is open in a session at the place of a fork.
+async fn left(store: &dyn Store, row: &SessionRow, at: Option<u64>) -> CliResult<Left> {
+    let Some(at) = at else {
+        return Ok(Left {
+            turn: row.execution.is_some(),
+            inputs: store.inbox(&row.id).await?.len(),
+        });
+    };
+    let mut turn = false;
+    let mut waiting = HashSet::new();
+    each_event(store, row, None, |event| {
+        if event.seq > at {
+            return Ok(());
+        }
+        match event.body {
+            EventBody::ExecutionStarted(_) => turn = true,
+            EventBody::ExecutionSucceeded(_)
+            | EventBody::ExecutionFailed(_)
+            | EventBody::ExecutionInterrupted(_) => turn = false,
+            // It begins at rest; what waited stayed with its own parent.
+            EventBody::SessionForked(_) => {
+                turn = false;
+                waiting.clear();
+            }
+            EventBody::InputAdmitted(e) => {
+                waiting.insert(e.input);
+            }
+            EventBody::InputPromoted(InputPromoted { input })
+            | EventBody::InputCancelled(InputCancelled { input, .. }) => {
+                waiting.remove(&input);
+            }
+            _ => {}
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(Left {
+        turn,
+        inputs: waiting.len(),
+    })
 }
 
 /// `tenure delete`: all of the sessions named are known before the first is deleted.
@@ -92,6 +171,7 @@ pub async fn gc(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
     if args.json {
         let mut line = json!(total);
         line["v"] = json!(1);
+        line["kind"] = json!("gc");
         return print(&format!("{line}\n"));
     }
     print(&format!(

@@ -1,6 +1,6 @@
 //! `tenure export` and `tenure import`: a session as JSON lines, out and in.
 
-use super::show::events;
+use super::show::each_event;
 use super::{Context, open, print};
 use crate::args::{ExportArgs, Global, ImportArgs};
 use crate::exit::{CliError, CliResult};
@@ -21,7 +21,12 @@ pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResu
     let config = open(cx, global)?;
     let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
-    let events = events(store.as_ref(), &row).await?;
+    let mut events = Vec::new();
+    each_event(store.as_ref(), &row, None, |event| {
+        events.push(event);
+        Ok(())
+    })
+    .await?;
     let (mut records, masked) = if args.raw {
         (events.iter().map(EventRecord::from).collect(), 0)
     } else {
@@ -39,11 +44,8 @@ pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResu
         masked_count: masked,
         created_ms: human::now_ms(),
     };
-    let bar = bar(
-        cx,
-        records.len() as u64,
-        args.output.is_some() || !cx.caps.stdout,
-    );
+    let wanted = args.output.is_some() || !cx.caps.stdout;
+    let bar = bar(cx, WRITING, Some(records.len() as u64), wanted);
     match &args.output {
         Some(path) => to_file(path, &header, &records, &bar)?,
         None => write::all(
@@ -102,21 +104,27 @@ pub async fn import(cx: &Context, global: &Global, args: &ImportArgs) -> CliResu
             return Err(CliError::usage("standard input is a terminal")
                 .hint("pipe an export into it, or name a file"));
         }
-        read::all(std::io::stdin().lock(), &name)?
+        let bar = bar(cx, READING_ON, None, true);
+        let source = BufReader::new(bar.wrap_read(std::io::stdin().lock()));
+        cleared(&bar, read::all(source, &name))?
     } else {
         let file = std::fs::File::open(&args.file).map_err(|e| {
             CliError::usage(format!("{name} cannot be read: {e}"))
                 .hint("name a file written by `tenure export`")
         })?;
-        read::all(BufReader::new(file), &name)?
+        let size = file.metadata().ok().filter(|meta| meta.is_file());
+        let bar = match size {
+            Some(meta) => bar(cx, READING, Some(meta.len()), true),
+            None => bar(cx, READING_ON, None, true),
+        };
+        cleared(&bar, read::all(BufReader::new(bar.wrap_read(file)), &name))?
     };
     let store = store::open(&config).await?;
-    let count = export.header.events;
-    let bar = bar(cx, count, true);
+    // One transaction: there is no telling how far it is.
+    let bar = bar(cx, STORING, Some(export.header.events), true);
     bar.enable_steady_tick(std::time::Duration::from_millis(120));
     let session = export.header.session.clone();
-    let done = store.replay(&session, export.records).await;
-    bar.finish_and_clear();
+    let done = cleared(&bar, store.replay(&session, export.records).await);
     let done = done.map_err(|error| refused(error, &name, &export.lines, &session))?;
     let note = if export.header.masked {
         ", with secrets masked"
@@ -166,14 +174,26 @@ fn refused(error: ReplayError, name: &str, lines: &[u64], session: &SessionId) -
     CliError::usage(format!("{name}:{at}: {what}")).hint("nothing was imported")
 }
 
-fn bar(cx: &Context, len: u64, wanted: bool) -> ProgressBar {
+/// Bytes of a file, events of a session, and what has no measure.
+const READING: &str = "reading {bar:30} {bytes}/{total_bytes} {elapsed}";
+const READING_ON: &str = "reading {spinner} {bytes} {elapsed}";
+const WRITING: &str = "writing {bar:30} {pos}/{len} events {elapsed}";
+const STORING: &str = "storing {spinner} {len} events {elapsed}";
+
+/// Takes the bar away before anything else is said.
+fn cleared<T>(bar: &ProgressBar, result: T) -> T {
+    bar.finish_and_clear();
+    result
+}
+
+fn bar(cx: &Context, template: &str, len: Option<u64>, wanted: bool) -> ProgressBar {
     let target = if wanted && cx.caps.stderr && cx.caps.cursor {
         ProgressDrawTarget::stderr()
     } else {
         ProgressDrawTarget::hidden()
     };
-    let bar = ProgressBar::with_draw_target(Some(len), target);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} events {elapsed}") {
+    let bar = ProgressBar::with_draw_target(len, target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
     bar

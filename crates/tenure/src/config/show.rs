@@ -360,7 +360,7 @@ pub fn json(lines: &[Line]) -> serde_json::Value {
         .iter()
         .map(|l| json!({"key": l.key, "value": l.value, "from": l.origin}))
         .collect();
-    json!({"v": 1, "settings": lines})
+    json!({"v": 1, "kind": "config", "settings": lines})
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::transcript::Totals;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tenure_core::event::body::FragmentKind;
 use tenure_core::event::{Event, EventRecord};
@@ -98,6 +99,8 @@ struct ResultLine<'a> {
     exit: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorWords>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a Value>,
     steps: u64,
     usage: Usage,
     cost: u64,
@@ -196,14 +199,23 @@ pub fn session(session: &SessionId, created: bool, input: Option<&str>) -> Strin
     })
 }
 
+/// What the events printed add up to.
+pub struct Seen<'a> {
+    /// Sums.
+    pub totals: &'a Totals,
+    /// Denied calls.
+    pub denied: u64,
+    /// The answer that was asked for in a form, when it has it.
+    pub answer: Option<&'a Value>,
+}
+
 /// How it ended; the last line.
 pub fn result(
     session: &SessionId,
     outcome: &str,
     exit: u8,
     error: Option<ErrorWords>,
-    totals: &Totals,
-    denied: u64,
+    seen: &Seen<'_>,
 ) -> String {
     line(&ResultLine {
         v: VERSION,
@@ -212,11 +224,12 @@ pub fn result(
         outcome,
         exit,
         error,
-        steps: totals.steps,
-        usage: totals.usage,
-        cost: totals.cost,
-        cost_incomplete: totals.incomplete,
-        denied,
+        answer: seen.answer,
+        steps: seen.totals.steps,
+        usage: seen.totals.usage,
+        cost: seen.totals.cost,
+        cost_incomplete: seen.totals.incomplete,
+        denied: seen.denied,
     })
 }
 

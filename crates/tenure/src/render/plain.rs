@@ -1,18 +1,13 @@
 //! The model's text for a pipe or a file: exactly as it was written, and nothing else.
 
-use std::collections::HashMap;
+use super::settled::Settled;
 use std::io::{self, Write};
-use tenure_core::MessageId;
 use tenure_core::event::EventBody;
-use tenure_core::event::body::FragmentKind;
 
-/// Writes a message's text once its attempt has ended well, or its step is over, so that nothing superseded
-/// ever gets out: a block that was complete before its response was cut is given up with it.
+/// Writes a message's text once it counts, so that nothing superseded ever gets out.
 pub struct Plain<W> {
     out: W,
-    open: HashMap<(MessageId, u32), String>,
-    /// Complete text of attempts that are not decided yet, in its order.
-    ended: HashMap<MessageId, Vec<String>>,
+    settled: Settled,
     /// The last byte written was a line end, or nothing was written.
     at_line_start: bool,
 }
@@ -22,56 +17,23 @@ impl<W: Write> Plain<W> {
     pub fn new(out: W) -> Self {
         Self {
             out,
-            open: HashMap::new(),
-            ended: HashMap::new(),
+            settled: Settled::default(),
             at_line_start: true,
         }
     }
 
     /// Learns from an event.
     pub fn event(&mut self, body: &EventBody) -> io::Result<()> {
-        match body {
-            EventBody::FragmentStarted(start) if start.kind == FragmentKind::Text => {
-                self.open
-                    .insert((start.message.clone(), start.part), String::new());
+        if let Some((_, texts)) = self.settled.event(body) {
+            for text in texts {
+                self.write(&text)?;
             }
-            EventBody::FragmentChunk(chunk) => {
-                if let Some(text) = self.open.get_mut(&(chunk.message.clone(), chunk.part)) {
-                    text.push_str(&chunk.text);
-                }
-            }
-            EventBody::FragmentEnded(end) => {
-                let text = self
-                    .open
-                    .remove(&(end.message.clone(), end.part))
-                    .unwrap_or_default();
-                if !end.superseded && !text.is_empty() {
-                    self.ended
-                        .entry(end.message.clone())
-                        .or_default()
-                        .push(text);
-                }
-            }
-            EventBody::AttemptEnded(end) if end.error.is_none() => self.counts(&end.message)?,
-            EventBody::RetryScheduled(retry) => {
-                self.ended.remove(&retry.message);
-            }
-            EventBody::StepEnded(end) => self.counts(&end.message)?,
-            EventBody::StepFailed(end) => self.counts(&end.message)?,
-            _ => {}
         }
         Ok(())
     }
 
-    /// Writes a message's complete text: nothing can supersede it any more.
-    fn counts(&mut self, message: &MessageId) -> io::Result<()> {
-        for text in self.ended.remove(message).unwrap_or_default() {
-            self.write(&text)?;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, text: &str) -> io::Result<()> {
+    /// Writes text as a block of its own.
+    pub fn write(&mut self, text: &str) -> io::Result<()> {
         if !self.at_line_start {
             self.out.write_all(b"\n")?;
         }
@@ -93,9 +55,9 @@ impl<W: Write> Plain<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::ProviderError;
     use tenure_core::event::body::*;
     use tenure_core::provider::Finish;
+    use tenure_core::{MessageId, ProviderError};
 
     fn ended(message: &MessageId, error: Option<ProviderError>) -> EventBody {
         AttemptEnded {

@@ -58,6 +58,22 @@ impl MarkdownStream {
         out
     }
 
+    /// What is held back, as it would be drawn if nothing more came. Nothing is changed by looking.
+    pub fn preview(&self) -> Vec<String> {
+        if self.fence.is_some() {
+            return match self.line.as_str() {
+                "" => Vec::new(),
+                line => vec![markdown::code_line(line, self.look)],
+            };
+        }
+        let held = format!("{}{}", self.block, self.line);
+        let mut lines = markdown::lines(&held, self.look);
+        if self.drawn && !lines.is_empty() {
+            lines.insert(0, String::new());
+        }
+        lines
+    }
+
     /// Bytes that are held back.
     pub fn held(&self) -> usize {
         self.block.len() + self.line.len()
@@ -213,6 +229,20 @@ mod tests {
                 "Last"
             ]
         );
+    }
+
+    #[test]
+    fn what_is_held_can_be_looked_at_as_often_as_one_likes() {
+        let mut stream = MarkdownStream::new(LOOK);
+        stream.push("First.\n\nsome **bo");
+        assert_eq!(stream.preview(), ["", "some **bo"]);
+        stream.push("ld** text\nand");
+        assert_eq!(stream.preview(), ["", "some bold text and"]);
+        assert_eq!(stream.preview(), stream.preview());
+        assert_eq!(stream.push("\n\n"), ["", "some bold text and"]);
+        assert!(stream.preview().is_empty());
+        stream.push("```\nlet x");
+        assert_eq!(stream.preview(), ["  let x"]);
     }
 
     #[test]

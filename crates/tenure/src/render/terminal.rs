@@ -16,6 +16,8 @@ pub struct Caps {
     pub cursor: bool,
     /// Columns.
     pub width: usize,
+    /// Lines; 0 where it is too narrow to rewrite several of them.
+    pub height: usize,
 }
 
 impl Caps {
@@ -23,17 +25,19 @@ impl Caps {
     pub fn detect(env: &Environment) -> Self {
         let stdout = std::io::stdout().is_terminal();
         let stderr = std::io::stderr().is_terminal();
-        Self::of(env, stdout, stderr, columns())
+        Self::of(env, stdout, stderr, size())
     }
 
-    fn of(env: &Environment, stdout: bool, stderr: bool, columns: Option<usize>) -> Self {
+    fn of(env: &Environment, stdout: bool, stderr: bool, size: Option<(usize, usize)>) -> Self {
+        let (columns, lines) = size.unwrap_or((80, 24));
         let dumb = env.var("TERM") == Some("dumb");
         Self {
             stdout,
             stderr,
             colour: !dumb && env.var("NO_COLOR").is_none(),
             cursor: !dumb,
-            width: columns.unwrap_or(80).clamp(20, 120),
+            width: columns.clamp(NARROW, 120),
+            height: if columns < NARROW { 0 } else { lines },
         }
     }
 
@@ -46,12 +50,17 @@ impl Caps {
             colour: false,
             cursor: false,
             width: 80,
+            height: 24,
         }
     }
 }
 
+/// Text is drawn for at least so many columns.
+const NARROW: usize = 20;
+
+/// Columns and lines.
 #[cfg(unix)]
-fn columns() -> Option<usize> {
+fn size() -> Option<(usize, usize)> {
     let mut size = libc::winsize {
         ws_row: 0,
         ws_col: 0,
@@ -66,14 +75,14 @@ fn columns() -> Option<usize> {
         )]
         let answer = unsafe { libc::ioctl(fd, libc::TIOCGWINSZ, &raw mut size) };
         if answer == 0 && size.ws_col > 0 {
-            return Some(usize::from(size.ws_col));
+            return Some((usize::from(size.ws_col), usize::from(size.ws_row)));
         }
     }
     None
 }
 
 #[cfg(not(unix))]
-fn columns() -> Option<usize> {
+fn size() -> Option<(usize, usize)> {
     None
 }
 
@@ -83,8 +92,11 @@ mod tests {
 
     #[test]
     fn no_color_and_dumb_terminals_are_honoured() {
-        let caps = |vars: &[(&str, &str)]| Caps::of(&Environment::of(vars), true, true, Some(300));
+        let caps =
+            |vars: &[(&str, &str)]| Caps::of(&Environment::of(vars), true, true, Some((300, 50)));
         assert!(caps(&[("TERM", "xterm")]).colour);
+        let narrow = Caps::of(&Environment::default(), true, true, Some((10, 50)));
+        assert_eq!((narrow.width, narrow.height), (20, 0));
         let plain = caps(&[("TERM", "xterm"), ("NO_COLOR", "1")]);
         assert_eq!((plain.colour, plain.cursor), (false, true));
         let dumb = caps(&[("TERM", "dumb")]);

@@ -103,6 +103,39 @@ impl Totals {
     }
 }
 
+/// The parts of messages that do not count, learned from a log's events before they are drawn.
+#[derive(Debug, Default)]
+pub struct Superseded {
+    /// Those of steps that are not over.
+    open: HashMap<MessageId, Vec<u32>>,
+    parts: HashSet<(MessageId, u32)>,
+}
+
+impl Superseded {
+    /// Learns from an event.
+    pub fn event(&mut self, body: &EventBody) {
+        match body {
+            EventBody::FragmentStarted(start) => {
+                let parts = self.open.entry(start.message.clone()).or_default();
+                parts.push(start.part);
+            }
+            EventBody::FragmentEnded(end) if end.superseded => {
+                self.parts.insert((end.message.clone(), end.part));
+            }
+            // Also what was complete before the attempt failed.
+            EventBody::RetryScheduled(retry) => {
+                let given_up = self.open.remove(&retry.message).unwrap_or_default();
+                let given_up = given_up.into_iter();
+                self.parts
+                    .extend(given_up.map(|part| (retry.message.clone(), part)));
+            }
+            EventBody::StepEnded(end) => drop(self.open.remove(&end.message)),
+            EventBody::StepFailed(end) => drop(self.open.remove(&end.message)),
+            _ => {}
+        }
+    }
+}
+
 /// Turns events into lines, one after the other.
 pub struct Transcript {
     drawing: Drawing,
@@ -114,6 +147,8 @@ pub struct Transcript {
     /// Messages with complete text of an attempt that may still be given up.
     undecided: HashSet<MessageId>,
     last_error: Option<String>,
+    /// Whoever looks has asked for the interrupt, and is told of its end elsewhere.
+    own_interrupt: bool,
     last: Last,
     totals: Totals,
 }
@@ -130,6 +165,7 @@ impl Transcript {
             superseded: HashSet::new(),
             undecided: HashSet::new(),
             last_error: None,
+            own_interrupt: false,
             last: Last::Nothing,
             totals: Totals::default(),
         }
@@ -140,29 +176,14 @@ impl Transcript {
         self.hidden.insert(input);
     }
 
+    /// Leaves an interrupt out from here on: whoever looks has asked for it.
+    pub fn leave_out_interrupt(&mut self) {
+        self.own_interrupt = true;
+    }
+
     /// Leaves text out that is known to be superseded, for a reader that has the whole log before it.
-    pub fn leave_out_superseded(&mut self, events: &[Event]) {
-        let mut parts: HashMap<&MessageId, Vec<u32>> = HashMap::new();
-        for event in events {
-            match &event.body {
-                EventBody::FragmentStarted(start) => {
-                    parts.entry(&start.message).or_default().push(start.part);
-                }
-                EventBody::FragmentEnded(end) if end.superseded => {
-                    self.superseded.insert((end.message.clone(), end.part));
-                }
-                // Also what was complete before the attempt failed.
-                EventBody::RetryScheduled(retry) => {
-                    let given_up = parts.remove(&retry.message).unwrap_or_default();
-                    self.superseded.extend(
-                        given_up
-                            .into_iter()
-                            .map(|part| (retry.message.clone(), part)),
-                    );
-                }
-                _ => {}
-            }
-        }
+    pub fn leave_out(&mut self, superseded: Superseded) {
+        self.superseded = superseded.parts;
     }
 
     /// What was spent so far.
@@ -173,6 +194,23 @@ impl Transcript {
     /// Bytes of text that wait to be drawn.
     pub fn held(&self) -> usize {
         self.fragments.values().map(Fragment::held).sum()
+    }
+
+    /// What waits to be drawn, as it would be now: the last `most` lines of it, of at most `columns` each.
+    pub fn preview(&self, columns: usize, most: usize) -> Vec<String> {
+        let newest = self
+            .fragments
+            .iter()
+            .filter(|(_, fragment)| fragment.held() > 0)
+            .max_by_key(|(key, _)| *key);
+        let Some((_, fragment)) = newest else {
+            return Vec::new();
+        };
+        let mut lines = fragment.preview(columns);
+        if !lines.is_empty() && self.stands_apart(kind_of(fragment.kind())) {
+            lines.insert(0, String::new());
+        }
+        lines.split_off(lines.len().saturating_sub(most))
     }
 
     /// The lines an event adds.
@@ -366,6 +404,11 @@ impl Transcript {
             EventBody::MediaWithheld(unseen) => {
                 self.mark(yellow, &format!("! {}", safe_line(&unseen_words(unseen))))
             }
+            EventBody::InterruptRequested(_) | EventBody::ExecutionInterrupted(_)
+                if self.own_interrupt =>
+            {
+                Vec::new()
+            }
             EventBody::InterruptRequested(interrupt) => self.mark(
                 yellow,
                 &format!("■ interrupt requested by {}", safe_line(&interrupt.by)),
@@ -413,7 +456,10 @@ impl Transcript {
             }
             EventBody::SessionForked(fork) => self.mark(
                 Style::dim(),
-                &format!("· forked from {} at {}", fork.parent, fork.through),
+                &format!(
+                    "· forked from {} at {}: what was open or waiting there stayed with it",
+                    fork.parent, fork.through
+                ),
             ),
             EventBody::PermissionAnswered(answer) => {
                 self.answered(&answer.message, &answer.call);
@@ -436,13 +482,16 @@ impl Transcript {
         self.block(Last::Mark, vec![line])
     }
 
+    fn stands_apart(&self, kind: Last) -> bool {
+        self.last != Last::Nothing && (self.last != kind || kind == Last::Prompt)
+    }
+
     /// Puts an empty line before lines of another kind than the last ones.
     fn block(&mut self, kind: Last, mut lines: Vec<String>) -> Vec<String> {
         if lines.is_empty() {
             return lines;
         }
-        let apart = self.last != Last::Nothing && (self.last != kind || kind == Last::Prompt);
-        if apart {
+        if self.stands_apart(kind) {
             lines.insert(0, String::new());
         }
         self.last = kind;

@@ -1,17 +1,16 @@
-//! The screen: transcript lines on standard output, the status line on standard error, never in each other's way.
+//! The screen: transcript lines on standard output; below them, on standard error, what is rewritten: text that is
+//! not complete yet, and the status line. Never in each other's way.
 
-use super::status::Activity;
 use super::terminal::Caps;
 use std::io::{self, Write};
-use std::time::Instant;
 
-/// Writes lines and keeps one line that is rewritten below them.
+/// Writes lines and keeps a few lines that are rewritten below them.
 pub struct Screen {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     caps: Caps,
-    /// A status line is on the screen.
-    shown: bool,
+    /// The lines that are on the screen to be rewritten.
+    shown: Vec<String>,
 }
 
 const CLEAR: &str = "\r\u{1b}[2K";
@@ -28,7 +27,7 @@ impl Screen {
             out,
             err,
             caps,
-            shown: false,
+            shown: Vec::new(),
         }
     }
 
@@ -56,28 +55,51 @@ impl Screen {
         self.err.flush()
     }
 
-    /// Rewrites the status line.
-    pub fn status(&mut self, activity: &mut Activity, now: Instant) -> io::Result<()> {
-        if !self.has_status() {
-            return Ok(());
-        }
-        match activity.line(now, self.caps.width) {
-            Some(line) => {
-                write!(self.err, "{CLEAR}{line}")?;
-                self.shown = true;
-                self.err.flush()
-            }
-            None => self.clear(),
+    /// How many lines of text may stand above the status line: what has left the screen cannot be taken away.
+    pub fn room(&self) -> usize {
+        if self.has_status() && self.caps.stdout {
+            self.caps.height.saturating_sub(2)
+        } else {
+            0
         }
     }
 
-    /// Takes the status line away.
-    pub fn clear(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.shown) {
-            self.err.write_all(CLEAR.as_bytes())?;
-            self.err.flush()?;
+    /// Rewrites the lines below: text that is not complete, and the status line. Each is shorter than the screen is wide.
+    pub fn below(&mut self, lines: Vec<String>) -> io::Result<()> {
+        if !self.has_status() || lines == self.shown {
+            return Ok(());
         }
-        Ok(())
+        let Some(last) = lines.last() else {
+            return self.clear();
+        };
+        let text = &lines[..lines.len() - 1];
+        let same = self.shown.len() == lines.len() && self.shown.starts_with(text);
+        let drawn = if same {
+            format!("{CLEAR}{last}")
+        } else {
+            format!("{}{}", self.taken_away(), lines.join("\n"))
+        };
+        self.shown = lines;
+        self.err.write_all(drawn.as_bytes())?;
+        self.err.flush()
+    }
+
+    /// Takes the lines below away.
+    pub fn clear(&mut self) -> io::Result<()> {
+        if self.shown.is_empty() {
+            return Ok(());
+        }
+        let text = self.taken_away();
+        self.shown.clear();
+        self.err.write_all(text.as_bytes())?;
+        self.err.flush()
+    }
+
+    fn taken_away(&self) -> String {
+        match self.shown.len() {
+            0 | 1 => CLEAR.to_owned(),
+            n => format!("\r\u{1b}[{}A\u{1b}[J", n - 1),
+        }
     }
 }
 
@@ -85,8 +107,6 @@ impl Screen {
 mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
-    use tenure_core::ExecutionId;
-    use tenure_core::event::body::ExecutionStarted;
 
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -122,34 +142,45 @@ mod tests {
             ..Caps::piped()
         };
         let (mut screen, both) = screen(caps);
-        let now = Instant::now();
-        let mut activity = Activity::new();
-        activity.event(
-            &ExecutionStarted {
-                execution: ExecutionId::from_bits(1),
-            }
-            .into(),
-            now,
-        );
-        screen.status(&mut activity, now).unwrap();
+        screen.below(vec!["working".into()]).unwrap();
         screen.lines(&["a line".into()]).unwrap();
         let text = text(&both);
-        assert!(text.ends_with("\r\u{1b}[2Ka line\n"), "{text:?}");
+        assert_eq!(text, "\r\u{1b}[2Kworking\r\u{1b}[2Ka line\n");
+    }
+
+    #[test]
+    fn text_that_grows_is_rewritten_and_then_taken_away() {
+        let caps = Caps {
+            stdout: true,
+            stderr: true,
+            cursor: true,
+            ..Caps::piped()
+        };
+        let (mut screen, both) = screen(caps);
+        let mut since = 0;
+        let mut new = |screen: &mut Screen, lines: &[&str]| {
+            let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+            screen.below(lines).unwrap();
+            let all = text(&both);
+            let new = all[since..].to_owned();
+            since = all.len();
+            new
+        };
+        assert_eq!(new(&mut screen, &["some", "s1"]), "\r\u{1b}[2Ksome\ns1");
+        assert_eq!(new(&mut screen, &["some", "s1"]), "", "nothing new");
+        assert_eq!(new(&mut screen, &["some", "s2"]), "\r\u{1b}[2Ks2");
+        assert_eq!(
+            new(&mut screen, &["some", "more", "s3"]),
+            "\r\u{1b}[1A\u{1b}[Jsome\nmore\ns3"
+        );
+        screen.lines(&["some more".into()]).unwrap();
+        assert!(text(&both).ends_with("\r\u{1b}[2A\u{1b}[Jsome more\n"));
     }
 
     #[test]
     fn nothing_extra_is_written_to_a_pipe() {
         let (mut screen, both) = screen(Caps::piped());
-        let now = Instant::now();
-        let mut activity = Activity::new();
-        activity.event(
-            &ExecutionStarted {
-                execution: ExecutionId::from_bits(1),
-            }
-            .into(),
-            now,
-        );
-        screen.status(&mut activity, now).unwrap();
+        screen.below(vec!["working".into()]).unwrap();
         screen.clear().unwrap();
         assert_eq!(text(&both), "");
     }

@@ -10,13 +10,18 @@ use super::status::Activity;
 use super::terminal::Caps;
 use super::transcript::{Detail, Drawing, Totals, Transcript, unseen_words};
 use super::tty::Screen;
+use crate::answer::Answer;
+use serde_json::Value;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tenure_core::event::body::RetryScheduled;
 use tenure_core::event::{Event, EventBody};
-use tenure_core::{MessageId, SessionId};
+use tenure_core::request::OutputSchema;
+use tenure_core::{MessageId, SessionError, SessionId};
 use tenure_engine::LiveItem;
 
+/// Text that streams is drawn at most this often.
+const REDRAW: Duration = Duration::from_millis(40);
 /// The number of a step's second attempt.
 const FIRST_RETRY: u32 = 2;
 
@@ -29,10 +34,23 @@ pub struct View {
     activity: Activity,
     totals: Totals,
     denials: Denials,
+    form_asked: Option<FormAsked>,
+    /// Text from before the delivery of this prompt is nothing for a pipe.
+    begins_with: Option<MessageId>,
     caps: Caps,
     gone: bool,
     paused: bool,
     synced: bool,
+    /// When the lines that are rewritten were drawn last.
+    drawn: Option<Instant>,
+}
+
+/// A form that the answer to one prompt must have.
+struct FormAsked {
+    answer: Answer,
+    schema: OutputSchema,
+    /// The answer that has it: as it was written, and its value.
+    right: Option<(String, Value)>,
 }
 
 enum Form {
@@ -59,10 +77,13 @@ impl View {
             activity: Activity::new(),
             totals: Totals::default(),
             denials: Denials::default(),
+            form_asked: None,
+            begins_with: None,
             caps,
             gone: false,
             paused: false,
             synced: false,
+            drawn: None,
         }
     }
 
@@ -81,8 +102,38 @@ impl View {
         !matches!(self.form, Form::Plain(_))
     }
 
-    /// Leaves a prompt out that whoever looks has just typed.
-    pub fn hide_input(&mut self, input: &MessageId) {
+    /// The answer to this prompt must have a form. A pipe gets that answer alone, once it was found to have it.
+    pub fn ask_form(&mut self, input: MessageId, schema: OutputSchema) {
+        self.form_asked = Some(FormAsked {
+            answer: Answer::new(input),
+            schema,
+            right: None,
+        });
+    }
+
+    /// Judges the answer, where a form was asked for.
+    ///
+    /// # Errors
+    /// It does not have the form.
+    pub fn judge(&mut self) -> Result<(), SessionError> {
+        if let Some(asked) = &mut self.form_asked {
+            let (text, value) = asked.answer.checked(&asked.schema)?;
+            asked.right = Some((text.to_owned(), value));
+        }
+        Ok(())
+    }
+
+    /// Whoever looks has asked for an interrupt: how it ended is said once, at the end.
+    pub fn interrupting(&mut self) {
+        if let Form::Terminal(transcript) = &mut self.form {
+            transcript.leave_out_interrupt();
+        }
+        self.aside("interrupting… (Ctrl-C again leaves the session as it is)");
+    }
+
+    /// Whoever looks has just given this prompt: a terminal need not show it, and a pipe is for the words behind it.
+    pub fn gave(&mut self, input: &MessageId) {
+        self.begins_with = Some(input.clone());
         if let Form::Terminal(transcript) = &mut self.form {
             transcript.hide_input(input.clone());
         }
@@ -108,6 +159,12 @@ impl View {
         self.activity.event(&event.body, Instant::now());
         self.totals.event(&event.body);
         self.denials.event(&event.body);
+        if let Some(asked) = &mut self.form_asked {
+            asked.answer.event(&event.body);
+        }
+        if let EventBody::InputPromoted(promoted) = &event.body {
+            self.begins_with.take_if(|input| *input == promoted.input);
+        }
         if self.gone {
             return;
         }
@@ -123,15 +180,23 @@ impl View {
                     let words = format!("notice: {}", safe_line(&unseen_words(unseen)));
                     let _ = self.screen.error_line(&words);
                 }
-                plain.event(&event.body)
+                match (&self.form_asked, &self.begins_with) {
+                    (None, None) => plain.event(&event.body),
+                    _ => Ok(()),
+                }
             }
             Form::Terminal(transcript) => {
                 let lines = transcript.event(event);
                 self.activity.held(transcript.held());
+                if !lines.is_empty() {
+                    // The lines below were taken away with it.
+                    self.drawn = None;
+                }
                 self.screen.lines(&lines)
             }
         };
         self.noticed(result);
+        self.soon();
     }
 
     /// A live item.
@@ -151,10 +216,14 @@ impl View {
             Form::Terminal(transcript) => {
                 let lines = transcript.live(item);
                 self.activity.held(transcript.held());
+                if !lines.is_empty() {
+                    self.drawn = None;
+                }
                 self.screen.lines(&lines)
             }
         };
         self.noticed(result);
+        self.soon();
     }
 
     /// Everything that was there has been shown.
@@ -173,8 +242,26 @@ impl View {
 
     /// Keeps the status line alive.
     pub fn tick(&mut self) {
-        if !self.paused && self.ticks() {
-            let _ = self.screen.status(&mut self.activity, Instant::now());
+        if self.paused || !self.ticks() {
+            return;
+        }
+        let now = Instant::now();
+        self.drawn = Some(now);
+        let room = self.screen.room();
+        let mut lines = match &self.form {
+            // The last column is left free: a full line would move the cursor in some terminals.
+            Form::Terminal(transcript) if room > 0 => transcript.preview(self.caps.width - 1, room),
+            _ => Vec::new(),
+        };
+        lines.extend(self.activity.line(now, self.caps.width));
+        let _ = self.screen.below(lines);
+    }
+
+    /// Text is drawn as it comes, but no more often than eyes can follow.
+    fn soon(&mut self) {
+        let fresh = self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW);
+        if !fresh && self.screen.room() > 0 {
+            self.tick();
         }
     }
 
@@ -201,19 +288,20 @@ impl View {
         began: Instant,
     ) {
         let totals = self.totals;
+        let right = self.form_asked.as_ref().and_then(|a| a.right.as_ref());
+        let seen = json::Seen {
+            totals: &totals,
+            denied: self.denials.count(),
+            answer: right.map(|(_, value)| value),
+        };
         let result = match &mut self.form {
             Form::Json(out) => write_line(
                 out,
-                &json::result(
-                    &self.session,
-                    outcome,
-                    exit,
-                    error,
-                    &totals,
-                    self.denials.count(),
-                ),
+                &json::result(&self.session, outcome, exit, error, &seen),
             ),
-            Form::Plain(plain) => plain.finish(),
+            Form::Plain(plain) => right
+                .map_or(Ok(()), |(text, _)| plain.write(text))
+                .and_then(|()| plain.finish()),
             Form::Terminal(transcript) => {
                 let lines = transcript.finish();
                 self.screen.lines(&lines)
@@ -229,7 +317,13 @@ impl View {
         }
         if matches!(self.form, Form::Terminal(_)) {
             let time = super::human::elapsed(began.elapsed());
-            self.aside(&format!("{outcome} in {time} · {}", totals.words()));
+            // What went wrong is said by the error behind it.
+            let words = if exit == 0 {
+                format!("{outcome} in {time}")
+            } else {
+                format!("after {time}")
+            };
+            self.aside(&format!("{words} · {}", totals.words()));
         }
     }
 

@@ -50,6 +50,54 @@ pub fn cut(text: &str, columns: usize) -> String {
     out
 }
 
+/// As [`cut`], for text in colours: what sets them takes no columns, and is ended where the text is cut.
+pub fn cut_painted(text: &str, columns: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            out.push(c);
+            for c in chars.by_ref() {
+                out.push(c);
+                if c == 'm' {
+                    break;
+                }
+            }
+            continue;
+        }
+        used += of_char(c);
+        // The last column is kept for the mark, unless nothing follows.
+        if used > columns || (used == columns && chars.peek().is_some_and(|c| *c != '\u{1b}')) {
+            out.push('…');
+            if text.contains('\u{1b}') {
+                out.push_str("\u{1b}[0m");
+            }
+            return out;
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A line in pieces of at most `columns` each.
+pub fn pieces(text: &str, columns: usize) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = of_char(c);
+        if used + wide > columns && used > 0 {
+            out.push(String::new());
+            used = 0;
+        }
+        used += wide;
+        if let Some(last) = out.last_mut() {
+            last.push(c);
+        }
+    }
+    out
+}
+
 /// The text cut or filled up to `columns`.
 pub fn fit(text: &str, columns: usize) -> String {
     let mut out = cut(text, columns);
@@ -69,5 +117,21 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(fit("ab", 4), "ab  ");
         assert_eq!(cut("abc", 3), "abc");
+    }
+
+    #[test]
+    fn colours_take_no_columns() {
+        assert_eq!(
+            cut_painted("\u{1b}[1mabc\u{1b}[0m", 3),
+            "\u{1b}[1mabc\u{1b}[0m"
+        );
+        assert_eq!(
+            cut_painted("\u{1b}[1mabcd\u{1b}[0m", 3),
+            "\u{1b}[1mab…\u{1b}[0m"
+        );
+        assert_eq!(cut_painted("abcd", 4), "abcd");
+        assert_eq!(cut_painted("abcde", 4), "abc…");
+        assert_eq!(pieces("abcde", 2), ["ab", "cd", "e"]);
+        assert_eq!(pieces("日本", 3), ["日", "本"]);
     }
 }

@@ -133,3 +133,126 @@ fn a_turn_ends_when_its_time_is_over() {
         "{types:?}"
     );
 }
+
+/// Waits once, then calls tools without end; sleeps when it is told to.
+const GOES_ON: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+when = "stop"
+part = [{ text = "Stopped." }]
+[[turn]]
+when_request = "wait first"
+skip_if_contains = "WAITED"
+part = [{ call = { name = "bash", input = { command = "touch started; while [ ! -e go ]; do sleep 0.02; done; echo WAIT$(echo ED)" } } }]
+[[turn]]
+when_request = "sleep long"
+part = [{ call = { name = "bash", input = { command = "sleep 600" } } }]
+[[turn]]
+part = [{ call = { name = "bash", input = { command = "true" } } }]
+"#;
+
+/// A limit: its flag and value, the prompt that runs into it, the error's kind and the exit code.
+struct Limit {
+    flag: &'static str,
+    value: &'static str,
+    prompt: &'static str,
+    kind: &'static str,
+    code: i32,
+}
+
+const LIMITS: [Limit; 4] = [
+    Limit {
+        flag: "--max-cost",
+        value: "0.000001",
+        prompt: "work",
+        kind: "budget",
+        code: 4,
+    },
+    Limit {
+        flag: "--max-tokens",
+        value: "1",
+        prompt: "work",
+        kind: "budget",
+        code: 4,
+    },
+    Limit {
+        flag: "--max-time",
+        value: "1s",
+        prompt: "sleep long",
+        kind: "budget",
+        code: 4,
+    },
+    Limit {
+        flag: "--max-steps",
+        value: "1",
+        prompt: "work",
+        kind: "step_limit",
+        code: 1,
+    },
+];
+
+fn kind_of(out: &Out) -> serde_json::Value {
+    out.lines().pop().unwrap()["error"]["kind"].clone()
+}
+
+#[test]
+fn every_limit_holds_in_a_new_session_and_in_one_that_exists() {
+    for limit in &LIMITS {
+        let place = Place::new(GOES_ON);
+        let flags = [limit.flag, limit.value, "--json"];
+        let out = place
+            .run(&[&["run", limit.prompt], &flags[..]].concat())
+            .exits(limit.code);
+        assert_eq!(kind_of(&out), limit.kind, "{}", limit.flag);
+
+        let place = Place::new(GOES_ON);
+        place.run(&["run", "stop"]).exits(0);
+        let session = place.only_session();
+        let out = place
+            .run(&[&["run", limit.prompt, "-s", &session], &flags[..]].concat())
+            .exits(limit.code);
+        assert_eq!(kind_of(&out), limit.kind, "{} --session", limit.flag);
+    }
+}
+
+#[test]
+fn every_limit_holds_in_the_background() {
+    for limit in &LIMITS {
+        let place = Place::new(GOES_ON);
+        let out = place
+            .run(&["run", limit.prompt, "--detach", limit.flag, limit.value])
+            .exits(0);
+        let session = out.stdout.trim();
+        let events = place.wait_for_event(session, "execution.failed");
+        let end = events.iter().find(|e| e["type"] == "execution.failed");
+        assert_eq!(
+            end.unwrap()["data"]["error"]["kind"],
+            limit.kind,
+            "{}",
+            limit.flag
+        );
+    }
+}
+
+#[test]
+fn every_limit_holds_when_a_session_is_resumed_and_may_be_changed_there() {
+    for limit in &LIMITS {
+        let place = Place::new(GOES_ON);
+        let prompt = format!("wait first, then {}", limit.prompt);
+        let child = place.start(&["run", &prompt]);
+        wait_for_file(&place.path("project/started"));
+        let session = place.only_session();
+        // It lets go at the next boundary, and leaves the turn to whoever comes.
+        signal(&child, "TERM");
+        place.write("project/go", "");
+        finish(child).exits(130);
+        assert_eq!(place.row(&session)["state"], "claimable");
+        let out = place
+            .run(&["resume", &session, limit.flag, limit.value, "--json"])
+            .exits(limit.code);
+        assert_eq!(kind_of(&out), limit.kind, "{}", limit.flag);
+        let types = place.types(&session);
+        assert!(types.contains(&"limits.changed".to_owned()), "{types:?}");
+    }
+}

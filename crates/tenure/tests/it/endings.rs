@@ -18,6 +18,43 @@ fn a_refused_key_fails_with_the_endpoints_words() {
 }
 
 #[test]
+fn a_refused_key_is_named_by_its_place_and_never_shown() {
+    let script = "version = 1\nselect = \"history\"\n[[turn]]\nfault = { kind = \"status\", status = 401, message = \"bad key\" }\n";
+    let place = Place::new(script);
+    let out = place.run(&["run", "hi"]).exits(1);
+    assert!(
+        out.stderr
+            .contains("provider local has no key: set api_key_env"),
+        "{}",
+        out.stderr
+    );
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    let config = config.replace(
+        "protocol = \"openai-chat\"",
+        "protocol = \"openai-chat\"\napi_key_env = \"THE_KEY\"",
+    );
+    place.write_config(&config);
+    let mut command = place.command(&["run", "hi"]);
+    command.env("THE_KEY", "sk-not-to-be-seen-1234");
+    let out = finish(command.spawn().unwrap()).exits(1);
+    let line = config.lines().position(|l| l.contains("THE_KEY")).unwrap() + 1;
+    let place_words = format!("tenure.toml:{line}");
+    assert!(
+        out.stderr.contains("bad key")
+            && out.stderr.contains("THE_KEY")
+            && out.stderr.contains(&place_words),
+        "{}",
+        out.stderr
+    );
+    assert!(!out.stderr.contains("sk-not-to-be-seen"), "{}", out.stderr);
+    let doctor = place.run(&["sessions"]).exits(0).stdout;
+    assert!(
+        doctor.contains("failed") && doctor.contains("✗ "),
+        "{doctor}"
+    );
+}
+
+#[test]
 fn bc_s_010_after_a_failure_the_session_is_not_running_and_goes_on() {
     let place = Place::new(
         "version = 1\n[[turn]]\nfault = { kind = \"status\", status = 401 }\n[[turn]]\npart = [{ text = \"Better.\" }]\n",
@@ -29,8 +66,10 @@ fn bc_s_010_after_a_failure_the_session_is_not_running_and_goes_on() {
         (row["state"].as_str(), row["last_outcome"].as_str()),
         (Some("idle"), Some("failed"))
     );
+    assert_eq!(row["last_error"]["kind"], "auth", "{row}");
     let out = place.run(&["run", "again", "--session", &session]).exits(0);
     assert_eq!(out.stdout, "Better.\n");
+    assert!(place.row(&session).get("last_error").is_none());
 }
 
 #[test]

@@ -93,6 +93,39 @@ fn live_text_comes_before_or_with_its_durable_text_and_adds_up_to_it() {
 }
 
 #[test]
+fn every_line_of_every_command_has_a_version_and_a_kind() {
+    let place = Place::new(SCRIPT);
+    place.run(&["run", "go"]).exits(0);
+    let session = place.only_session();
+    let commands: [(&[&str], &str); 10] = [
+        (&["sessions"], "session_row"),
+        (&["show", &session], "session_row"),
+        (&["log", &session], "event"),
+        (&["limits", &session], "limits"),
+        (&["interrupt", &session], "interrupt"),
+        (&["resume", &session], "session"),
+        (&["models"], "model"),
+        (&["config"], "config"),
+        (&["doctor", "--offline"], "doctor"),
+        (&["gc"], "gc"),
+    ];
+    let described =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md"))
+            .unwrap();
+    for (args, kind) in commands {
+        let out = place.run(&[args, &["--json"]].concat()).exits(0);
+        let lines = out.lines();
+        assert_eq!(lines[0]["kind"], kind, "{args:?}");
+        assert!(
+            lines.iter().all(|l| l["v"] == 1 && l["kind"].is_string()),
+            "{args:?}: {}",
+            out.stdout
+        );
+        assert!(described.contains(&format!("`{kind}`")), "{kind}");
+    }
+}
+
+#[test]
 fn the_description_names_every_event_type_and_kind() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md"))

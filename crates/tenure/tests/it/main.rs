@@ -6,9 +6,11 @@
     reason = "a test says what went wrong by panicking, in its helpers too"
 )]
 
+mod answers;
 mod bad_input;
 mod bedrock;
 mod budgets;
+mod compacting;
 mod configuration;
 mod detach;
 mod doctor;

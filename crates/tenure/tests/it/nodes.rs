@@ -16,9 +16,14 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Option<Self> {
+        Self::with(HELLO)
+    }
+
+    /// One whose model follows a script.
+    fn with(script: &str) -> Option<Self> {
         let server = tenure_testbed::postgres::shared_or_skip()?;
         Some(Self {
-            place: Place::new(HELLO),
+            place: Place::new(script),
             database: server.database().unwrap(),
         })
     }
@@ -194,6 +199,131 @@ fn a_node_is_listed_runs_what_it_serves_and_ends_when_it_is_drained_from_afar() 
         let nodes = cluster.lines(&["nodes", "--json"]);
         nodes.iter().all(|node| node["name"] != "with-gpu")
     });
+}
+
+/// Waits in its folder for a file, then is done.
+const WAITS: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+when_request = "Summarise the conversation below"
+part = [{ text = "In short: WAITED." }]
+[[turn]]
+skip_if_contains = "WAITED"
+part = [{ call = { name = "bash", input = { command = "touch started; while [ ! -e go ]; do sleep 0.02; done; echo WAIT$(echo ED)" } } }]
+[[turn]]
+part = [{ text = "Finished in the background. ", deltas = 50 }]
+"#;
+
+fn names(nodes: &[Value]) -> Vec<&str> {
+    nodes.iter().map(|n| n["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn real_detached_work_is_left_to_the_clusters_nodes() {
+    let Some(cluster) = Cluster::with(WAITS) else {
+        return;
+    };
+    let node = cluster.node("a", &[]);
+    let out = cluster.run(&["run", "go", "--detach"]).exits(0);
+    let session = out.stdout.trim().to_owned();
+    wait_for_file(&cluster.place.path("project/started"));
+    let claims = cluster.lines(&["claims", "--json"]);
+    assert_eq!(
+        (&claims[0]["node"], claims.len()),
+        (&Value::from("a"), 1),
+        "{claims:?}"
+    );
+    // No process was started beside it.
+    assert_eq!(names(&cluster.lines(&["nodes", "--json"])), ["a"]);
+    let log = cluster.place.path("home/.local/state/tenure/node.log");
+    assert!(!log.exists());
+    // The same for a control input, while the node has the session.
+    cluster
+        .run(&["resume", &session, "--compact", "--detach"])
+        .exits(0);
+    cluster.place.write("project/go", "");
+    cluster.until("its end", || cluster.state(&session) == "idle");
+    let log = cluster.lines(&["log", &session, "--json"]);
+    let types: Vec<_> = log.iter().map(|e| e["type"].as_str().unwrap()).collect();
+    assert!(types.contains(&"compaction.started"), "{types:?}");
+    assert!(!types.contains(&"recovery.started"), "{types:?}");
+    assert_eq!(types.iter().filter(|t| **t == "tool.started").count(), 1);
+    assert_eq!(names(&cluster.lines(&["nodes", "--json"])), ["a"]);
+    node.terminated().exits(0);
+}
+
+#[test]
+fn real_detached_work_without_a_node_gets_a_process_that_takes_nothing_else() {
+    let Some(cluster) = Cluster::with(WAITS) else {
+        return;
+    };
+    let out = cluster.run(&["run", "go", "--detach"]).exits(0);
+    let first = out.stdout.trim().to_owned();
+    wait_for_file(&cluster.place.path("project/started"));
+    let nodes = cluster.lines(&["nodes", "--json"]);
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+    // Another session that anybody could run: its command is told to go, and lets go at the next boundary.
+    std::fs::create_dir(cluster.place.path("other")).unwrap();
+    let other = cluster.place.path("other").display().to_string();
+    let child = cluster
+        .command(&["run", "go", "--cwd", &other, "--json"])
+        .spawn()
+        .unwrap();
+    wait_for_file(&cluster.place.path("other/started"));
+    signal(&child, "TERM");
+    cluster.until("its drain", || {
+        let nodes = cluster.lines(&["nodes", "--json"]);
+        let row = nodes.iter().find(|node| node["name"] == "run");
+        row.is_some_and(|row| row["state"] == "draining")
+    });
+    cluster.place.write("other/go", "");
+    let out = finish(child).exits(130);
+    let second = out.lines()[0]["session"].as_str().unwrap().to_owned();
+    cluster.place.write("project/go", "");
+    cluster.until("the end of the first", || cluster.state(&first) == "idle");
+    cluster.until("the end of its process", || {
+        cluster.lines(&["nodes", "--json"]).is_empty()
+    });
+    assert_eq!(cluster.state(&second), "claimable");
+    // A node takes it, and what is detached from then on.
+    let node = cluster.node("a", &[]);
+    cluster.until("the end of the second", || cluster.state(&second) == "idle");
+    node.terminated().exits(0);
+}
+
+#[test]
+fn how_long_a_session_is_held_is_told_by_the_servers_clock() {
+    let Some(cluster) = Cluster::with(WAITS) else {
+        return;
+    };
+    if let Err(missing) = tenure_testbed::faketime::library() {
+        assert!(std::env::var_os("CI").is_none(), "{missing}");
+        eprintln!("skipped: {missing}");
+        return;
+    }
+    let off = |args: &[&str], seconds| {
+        let mut command = cluster.command(args);
+        tenure_testbed::faketime::shift(&mut command, seconds).unwrap();
+        command.spawn().unwrap()
+    };
+    // The owner lives in yesterday, who looks in tomorrow.
+    let node = Node(Some(off(&["node", "--name", "a"], -90_000)));
+    cluster.until("the node", || {
+        names(&cluster.lines(&["nodes", "--json"])) == ["a"]
+    });
+    let out = cluster.run(&["run", "go", "--detach"]).exits(0);
+    let session = out.stdout.trim().to_owned();
+    wait_for_file(&cluster.place.path("project/started"));
+    let with = |args: &[&str]| finish(off(args, 90_000)).exits(0);
+    let held = with(&["claims", "--json"]).lines().remove(0);
+    assert!(held["held_ms"].as_u64().unwrap() < 60_000, "{held}");
+    let table = with(&["claims"]).stdout;
+    let row = table.lines().find(|l| l.contains(&session)).unwrap();
+    assert!(row.contains(" now "), "{table}");
+    cluster.place.write("project/go", "");
+    cluster.until("its end", || cluster.state(&session) == "idle");
+    node.terminated().exits(0);
 }
 
 #[test]

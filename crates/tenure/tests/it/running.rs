@@ -218,6 +218,50 @@ fn following_shows_what_another_process_does() {
 }
 
 #[test]
+fn a_fork_in_mid_turn_says_what_stays_with_its_parent() {
+    let place = Place::new(SLOW);
+    let first = place.start(&["run", "first"]);
+    wait_for_file(&place.path("project/started"));
+    let parent = place.only_session();
+    let queued = place.start(&["run", "third", "--session", &parent, "--queue"]);
+    wait("the queued prompt", || {
+        (place.row(&parent)["pending"] == 1).then_some(())
+    });
+    let head = place.row(&parent)["head"].to_string();
+    let out = place.run(&["fork", &parent]).exits(0);
+    for words in [
+        "in the middle of a turn",
+        &format!("1 input that waits stays with {parent}"),
+    ] {
+        assert!(out.stderr.contains(words), "{words}: {}", out.stderr);
+    }
+    let child = out.stdout.trim().to_owned();
+    let shown = place.run(&["show", &child]).exits(0).stdout;
+    assert!(
+        shown.contains(&format!("forked from {parent} at {head}"))
+            && shown.contains("waiting there stayed with it"),
+        "{shown}"
+    );
+    // The same is told of a place in the past, by the log.
+    let at = place.run(&["fork", &parent, "--at", &head]).exits(0);
+    assert_eq!(at.stderr, out.stderr);
+    assert_eq!(
+        place
+            .run(&["fork", &parent, "--at", "1"])
+            .exits(0)
+            .stderr
+            .lines()
+            .count(),
+        1
+    );
+    place.write("project/go", "");
+    finish(first).exits(0);
+    finish(queued).exits(0);
+    // At rest there is nothing to say.
+    assert_eq!(place.run(&["fork", &parent]).exits(0).stderr, "");
+}
+
+#[test]
 fn a_fork_goes_its_own_way_and_its_parent_may_be_deleted() {
     let place = Place::new(HELLO);
     place.run(&["run", "one"]).exits(0);

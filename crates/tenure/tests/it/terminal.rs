@@ -101,6 +101,28 @@ fn real_markdown_is_rendered_and_control_sequences_are_not_sent() {
 }
 
 #[test]
+fn real_text_is_drawn_word_by_word_and_rewritten_when_its_block_is_complete() {
+    let place = Place::new(
+        "version = 1\nselect = \"history\"\n[[turn]]\nchunk_delay_ms = 150\npart = [{ text = \"one two three four five six\\n\\nseven\" }]\n",
+    );
+    let (code, screen) = OnTerminal::start(&place, &["run", "hi"], &[]).end();
+    assert_eq!(code, 0, "{screen}");
+    // Before the paragraph is over, its beginning stands above the status line.
+    let early = screen
+        .find("one two\r\n")
+        .or(screen.find("one two three\r\n"));
+    let whole = screen.find("one two three four five six\r\n").unwrap();
+    assert!(early.is_some_and(|early| early < whole), "{screen:?}");
+    // What is written for good comes behind the last of them was taken away.
+    let last = screen.rfind("one two three four five six\r\n").unwrap();
+    assert!(screen[..last].ends_with("\u{1b}[J"), "{screen:?}");
+    // Where nothing can be rewritten a paragraph is drawn once, when it is complete.
+    let dumb = OnTerminal::start(&place, &["run", "hi"], &[("TERM", "dumb")]);
+    let (_, screen) = dumb.end();
+    assert_eq!(screen.matches("one two").count(), 1, "{screen}");
+}
+
+#[test]
 fn real_no_color_and_dumb_terminals_get_no_colours() {
     let place = Place::new(MARKDOWN);
     let sgr = regex::Regex::new("\u{1b}\\[[0-9;]+m").unwrap();
@@ -203,6 +225,10 @@ fn real_ctrl_c_on_the_terminal_interrupts_and_the_status_line_says_what_runs() {
     let (code, screen) = terminal.end();
     assert_eq!(code, 130, "{screen}");
     assert!(screen.contains("interrupting"), "{screen}");
+    // Said once, beside the tool's own line.
+    assert!(!screen.contains('■'), "{screen}");
+    assert!(!screen.contains("interrupted in"), "{screen}");
+    assert_eq!(screen.matches("error: interrupted").count(), 1, "{screen}");
     let session = place.only_session();
     assert_eq!(place.row(&session)["last_outcome"], "interrupted");
 }

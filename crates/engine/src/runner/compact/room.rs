@@ -97,9 +97,10 @@ impl Runner {
         }
         format!(
             "The conversation takes about {} tokens, the model's window holds {window}, and its summaries could not be \
-             used. Compact it by hand (`tenure resume SESSION --compact`), with another model if need be, or choose a model with \
+             used. Compact it by hand (`tenure resume {} --compact`), with another model if need be, or choose a model with \
              a larger window.",
-            size.likely()
+            size.likely(),
+            self.session
         )
     }
 

@@ -45,8 +45,8 @@ pub async fn run(file: &Path, url: &str, as_json: bool) -> CliResult {
     let vendors = read.entries.len() as u64;
     let models = read.entries.values().map(|m| m.len() as u64).sum();
     if as_json {
-        let line = json!({"v": 1, "refreshed": true, "url": url, "date": date, "vendors": vendors, "models": models,
-            "file": file, "unpriced": read.unpriced});
+        let line = json!({"v": 1, "kind": "models_refreshed", "refreshed": true, "url": url, "date": date,
+            "vendors": vendors, "models": models, "file": file, "unpriced": read.unpriced});
         return print(&format!("{line}\n"));
     }
     print(&format!(

@@ -5,6 +5,7 @@ use crate::render::escape::safe;
 use crate::render::markdown::Look;
 use crate::render::spans::Style;
 use crate::render::stream::MarkdownStream;
+use crate::render::width;
 use tenure_core::event::body::FragmentKind;
 
 /// A fragment that has not ended.
@@ -64,6 +65,22 @@ impl Fragment {
     /// Something of it was handed on.
     pub fn shown(&self) -> bool {
         self.seen > 0
+    }
+
+    /// What waits to be drawn, as it would be now, in lines of at most `columns`.
+    pub fn preview(&self, columns: usize) -> Vec<String> {
+        match &self.sink {
+            Sink::Markdown(stream) => stream
+                .preview()
+                .iter()
+                .map(|line| width::cut_painted(line, columns))
+                .collect(),
+            Sink::Lines { held, .. } if held.trim().is_empty() => Vec::new(),
+            Sink::Lines { held, style, look } => width::pieces(&safe(held), columns)
+                .into_iter()
+                .map(|line| style.paint(&line, look.colour))
+                .collect(),
+        }
     }
 
     /// Bytes that wait to be drawn.

@@ -78,6 +78,14 @@ fn delta(offset: u64, text: &str) -> LiveItem {
     }
 }
 
+fn superseded(events: &[Event]) -> Superseded {
+    let mut superseded = Superseded::default();
+    events
+        .iter()
+        .for_each(|event| superseded.event(&event.body));
+    superseded
+}
+
 #[test]
 fn live_text_and_its_durable_chunks_are_shown_once() {
     let mut t = transcript(Detail::Brief);
@@ -118,7 +126,7 @@ fn superseded_text_is_said_to_be_so_or_left_out() {
     assert_eq!(out[0], "half");
     assert!(out[2].contains("superseded"), "{out:?}");
     let mut t = transcript(Detail::Brief);
-    t.leave_out_superseded(&events);
+    t.leave_out(superseded(&events));
     assert!(events.iter().flat_map(|e| t.event(e)).next().is_none());
 }
 
@@ -245,7 +253,7 @@ fn text_that_was_complete_before_its_attempt_failed_is_superseded_too() {
     let again = out.iter().position(|l| l.contains('⟳')).unwrap();
     assert!(out[0] == "draft" && mark < again, "{out:?}");
     let mut t = transcript(Detail::Brief);
-    t.leave_out_superseded(&events);
+    t.leave_out(superseded(&events));
     let out: Vec<_> = events.iter().flat_map(|e| t.event(e)).collect();
     assert!(!out.join("\n").contains("draft"), "{out:?}");
     assert!(!out.join("\n").contains("superseded"), "{out:?}");
