@@ -80,7 +80,11 @@ fn text_from_before_a_prompts_delivery_is_not_its_answer() {
     wait_for_file(&place.path("project/started"));
     let session = place.only_session();
     let form = ["--output-schema", "form.json"];
-    let queued = [&["run", "another-one", "-s", &session, "--queue"], &form[..]].concat();
+    let queued = [
+        &["run", "another-one", "-s", &session, "--queue"],
+        &form[..],
+    ]
+    .concat();
     let asking = place.start(&queued);
     pending(&place, &session, 1);
     place.write("project/go", "");
