@@ -1,4 +1,4 @@
-//! Prices of tokens, and what usage costs: exact integers throughout, so that sums add up to the last digit.
+//! Prices of tokens and searches, and what usage costs: exact integers throughout, so that sums add up to the last digit.
 //!
 //! A rate is kept in *picodollars per token* (a million of them are a microdollar), which is the same number as
 //! microdollars per million tokens: every price a vendor prints is one exactly. A request's cost is the exact sum over
@@ -122,6 +122,8 @@ pub struct Price {
     pub base: Rates,
     /// Prices of requests with long prompts, by rising `above`.
     pub tiers: Vec<Tier>,
+    /// One web search that the provider ran and counted; none where that is not known.
+    pub search: Option<Rate>,
 }
 
 impl Rates {
@@ -165,6 +167,7 @@ impl Price {
         Self {
             base: rates,
             tiers: Vec::new(),
+            search: None,
         }
     }
 
@@ -177,9 +180,14 @@ impl Price {
     }
 
     /// The cost of one request in microdollars, rounded up. `usage` must be that of one request: a tier is chosen by
-    /// its prompt.
-    pub fn micro_dollars(&self, usage: &Usage) -> u64 {
-        micro(self.rates(usage.prompt()).pico(usage))
+    /// its prompt. None when it holds searches that have no price here.
+    pub fn micro_dollars(&self, usage: &Usage) -> Option<u64> {
+        let searches = match usage.searches {
+            None | Some(0) => 0,
+            Some(count) => self.search?.of(count),
+        };
+        let tokens = self.rates(usage.prompt()).pico(usage);
+        Some(micro(tokens.saturating_add(searches)))
     }
 
     /// The most that requests of so many tokens together can cost, in microdollars, rounded up.
@@ -301,13 +309,18 @@ mod tests {
                 above: 200_000,
                 rates: long,
             }],
+            search: Some(Rate::from_pico(10_000_000_000)),
         }
+    }
+
+    fn cost(price: &Price, usage: &Usage) -> u64 {
+        price.micro_dollars(usage).unwrap()
     }
 
     #[test]
     fn bc_s_068_cached_tokens_have_their_own_price_and_never_go_negative() {
         let usage = Usage::from_gross(100_000, 95_000, 0, 0, 0);
-        assert_eq!(sonnet().micro_dollars(&usage), 43_500);
+        assert_eq!(cost(&sonnet(), &usage), 43_500);
         let odd = Usage::from_gross(10, 20, 5, 0, 0);
         assert_eq!((odd.input, odd.cache_read, odd.cache_write), (0, 10, 0));
     }
@@ -321,12 +334,13 @@ mod tests {
             cache_read: 10,
             cache_write: 30,
             cache_write_long: 20,
+            searches: None,
         };
         let mut price = sonnet();
         price.base.reasoning = Some(rate("60"));
         price.tiers.clear();
         // 3 + 15 + 60 dollars, 3 + 37.5 + 120 microdollars.
-        assert_eq!(price.micro_dollars(&usage), 78_000_161);
+        assert_eq!(cost(&price, &usage), 78_000_161);
     }
 
     #[test]
@@ -336,19 +350,33 @@ mod tests {
         let mut price = sonnet();
         price.tiers.clear();
         price.base.cache_write_long = None;
-        assert_eq!(price.micro_dollars(&usage), 6_000_000);
+        assert_eq!(cost(&price, &usage), 6_000_000);
         assert_eq!(price.at_most(1_000_000, 0), 6_000_000);
         price.base.cache_write = None;
-        assert_eq!(price.micro_dollars(&usage), 3_000_000);
+        assert_eq!(cost(&price, &usage), 3_000_000);
     }
 
     #[test]
     fn a_longer_prompt_than_the_tier_costs_its_prices_for_the_whole_request() {
         let at = |input| Usage::from_net(input, 0, 0, 1_000, 0);
-        assert_eq!(sonnet().micro_dollars(&at(200_000)), 615_000);
-        assert_eq!(sonnet().micro_dollars(&at(200_001)), 1_222_506);
+        assert_eq!(cost(&sonnet(), &at(200_000)), 615_000);
+        assert_eq!(cost(&sonnet(), &at(200_001)), 1_222_506);
         let cached = Usage::from_net(1, 200_000, 0, 0, 0);
-        assert_eq!(sonnet().micro_dollars(&cached), 1_200_006);
+        assert_eq!(cost(&sonnet(), &cached), 1_200_006);
+    }
+
+    #[test]
+    fn a_search_that_was_counted_costs_its_fee_and_one_without_a_price_makes_the_cost_unknown() {
+        let mut usage = Usage::from_net(1_000, 0, 0, 0, 0);
+        for (searches, fee) in [(None, 0), (Some(0), 0), (Some(3), 30_000)] {
+            usage.searches = searches;
+            assert_eq!(cost(&sonnet(), &usage), 3_000 + fee);
+        }
+        let mut price = sonnet();
+        price.search = None;
+        assert_eq!(price.micro_dollars(&usage), None);
+        usage.searches = Some(0);
+        assert_eq!(price.micro_dollars(&usage), Some(3_000));
     }
 
     #[test]
@@ -357,8 +385,8 @@ mod tests {
             input: rate("0.0001"),
             ..Rates::default()
         });
-        assert_eq!(price.micro_dollars(&Usage::from_net(1, 0, 0, 0, 0)), 1);
-        assert_eq!(price.micro_dollars(&Usage::default()), 0);
+        assert_eq!(cost(&price, &Usage::from_net(1, 0, 0, 0, 0)), 1);
+        assert_eq!(cost(&price, &Usage::default()), 0);
     }
 
     #[test]
@@ -425,7 +453,7 @@ mod tests {
             let mut usage = Usage::from_net(input, read, write, output, reasoning);
             usage.cache_write_long = long.min(write);
             let most = sonnet().at_most(usage.prompt(), usage.output);
-            prop_assert!(sonnet().micro_dollars(&usage) <= most);
+            prop_assert!(cost(&sonnet(), &usage) <= most);
         }
     }
 }

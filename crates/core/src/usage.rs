@@ -22,6 +22,9 @@ pub struct Usage {
     /// Prompt tokens written to be kept for an hour, a part of `cache_write`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_long: u64,
+    /// Web searches that the provider ran and counts by the piece; none where it counts none, however many it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<u64>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -47,6 +50,7 @@ impl Usage {
             cache_read,
             cache_write,
             cache_write_long: 0,
+            searches: None,
         }
     }
 
@@ -65,6 +69,7 @@ impl Usage {
             cache_read,
             cache_write,
             cache_write_long: 0,
+            searches: None,
         }
     }
 
@@ -93,6 +98,10 @@ impl Usage {
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
         self.cache_write_long = self.cache_write_long.saturating_add(other.cache_write_long);
+        self.searches = match (self.searches, other.searches) {
+            (Some(ours), Some(theirs)) => Some(ours.saturating_add(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
     }
 }
 
@@ -116,5 +125,19 @@ mod tests {
         let usage: Usage =
             serde_json::from_str(r#"{"input":1,"output":2,"cache_write":3}"#).unwrap();
         assert_eq!((usage.cache_write, usage.cache_write_long), (3, 0));
+        assert_eq!(usage.searches, None);
+    }
+
+    #[test]
+    fn searches_are_summed_as_far_as_they_were_counted() {
+        let counted = |searches| Usage {
+            searches,
+            ..Usage::default()
+        };
+        let mut sum = counted(None);
+        sum.add(&counted(Some(2)));
+        sum.add(&counted(None));
+        sum.add(&counted(Some(3)));
+        assert_eq!(sum.searches, Some(5));
     }
 }

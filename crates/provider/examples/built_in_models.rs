@@ -124,8 +124,28 @@ fn entry(model: &Map<String, Value>) -> Result<Entry, Box<dyn Error>> {
         price: Some(Price {
             base: rates(model, "")?,
             tiers,
+            search: search(model)?,
         }),
     })
+}
+
+/// What a web search costs where the vendor counts them in its usage, and the price does not depend on what was asked.
+/// Elsewhere the figure is of no use: nobody says how many there were, or how many of them were free.
+fn search(model: &Map<String, Value>) -> Result<Option<Rate>, Box<dyn Error>> {
+    let counts = model.get("litellm_provider") == Some(&Value::String("anthropic".to_owned()));
+    let sizes = model
+        .get("search_context_cost_per_query")
+        .and_then(Value::as_object);
+    let Some(sizes) = sizes.filter(|_| counts) else {
+        return Ok(None);
+    };
+    let mut fees: Vec<String> = sizes.values().map(Value::to_string).collect();
+    fees.dedup();
+    match fees.as_slice() {
+        // A rate is of one thing, whatever is counted.
+        [fee] => Ok(Some(Rate::per_token(fee)?)),
+        _ => Ok(None),
+    }
 }
 
 /// The prices with this suffix; one that a tier does not name is the base's.

@@ -174,14 +174,15 @@ impl ModelInfo {
     }
 }
 
-/// A refreshed price. The table it is from has no price of writes for an hour: the built-in one stays, as long as the
-/// price it goes with does.
+/// A refreshed price. The table it is from has no price of writes for an hour and none of searches: the built-in ones
+/// stay, as long as the price they go with does.
 fn completed(refreshed: &Entry, built_in: Option<&Entry>) -> Option<Price> {
     let mut price = refreshed.price.clone()?;
     let known = built_in.and_then(|entry| entry.price.as_ref());
     if let Some(known) = known.filter(|known| known.base.input == price.base.input) {
         let long = &mut price.base.cache_write_long;
         *long = long.or(known.base.cache_write_long);
+        price.search = price.search.or(known.search);
     }
     Some(price)
 }

@@ -350,7 +350,7 @@ proptest! {
         let (mut exact, mut worst, mut incomplete) = (0, 0, false);
         for (input, output, how) in requests {
             let usage = Usage::from_net(input, 0, 0, output, 0);
-            let cost = price().micro_dollars(&usage);
+            let cost = price().micro_dollars(&usage).unwrap();
             let bound = price().at_most(input, output);
             prop_assert!(bound >= cost);
             let at_most = AtMost { prompt: input, output, cost: (how != 3).then_some(bound) };

@@ -454,7 +454,7 @@ data! {
         /// Tokens; none when they are unknown. A lower bound when `finish` is `error` and there is no cost.
         #[serde(default, skip_serializing_if = "Option::is_none")] usage: Option<Usage>,
         /// Cost in millionths of a US dollar; none when the price or the usage is unknown, when the answer was cut, or
-        /// when the provider ran tools of its own, whose fees nobody tells.
+        /// when the provider ran tools of its own, whose fees nobody tells. Searches that it counts in the usage are in it.
         #[serde(default, skip_serializing_if = "Option::is_none")] cost: Option<u64>,
         /// What went wrong.
         #[serde(default, skip_serializing_if = "Option::is_none")] error: Option<ProviderError>,

@@ -55,6 +55,9 @@ pub struct Output {
     pub end: Option<StreamEnd>,
 }
 
+/// The hosted tool whose runs a provider may count in its usage.
+const WEB_SEARCH: &str = "web_search";
+
 #[derive(Debug, Clone, Copy)]
 enum Slot {
     Open { part: u32 },
@@ -641,8 +644,11 @@ impl Publisher {
             .then(|| error.as_ref().and_then(refused))
             .flatten();
         // Without its finish the tokens said so far are a lower bound (some vendors begin with a placeholder), and what
-        // the provider's own tools cost beside the tokens is not known.
-        let known = self.finish.is_some() && !self.calls.values().any(|call| call.executed);
+        // the provider's own tools cost beside the tokens is not known, but for searches that it counts itself.
+        let searches = self.usage.and_then(|usage| usage.searches).is_some();
+        let counted = |call: &StreamCall| searches && call.name == WEB_SEARCH;
+        let mut hosted = self.calls.values().filter(|call| call.executed);
+        let known = self.finish.is_some() && hosted.all(counted);
         let (usage, cost) = match free {
             Some((usage, cost)) => (Some(usage), Some(cost)),
             None => (

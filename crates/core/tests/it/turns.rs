@@ -7,7 +7,7 @@ use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::turn::Effect;
 use tenure_core::turn::publisher::{Output, StreamEnd};
 use tenure_core::turn::settle::Cause;
-use tenure_core::{CallId, EventBody};
+use tenure_core::{CallId, EventBody, Usage};
 
 fn begun() -> Journal {
     let mut journal = Journal::new();
@@ -142,6 +142,35 @@ fn hosted_calls_are_never_run_here() {
     assert_snapshot!(turn(&journal));
     assert!(!journal.state.wants_step);
     assert_eq!(costs(&journal), [None], "its fees are not known");
+}
+
+#[test]
+fn searches_that_the_provider_counts_are_known_fees_and_other_runs_of_its_own_are_not() {
+    let counted = |searches| Usage {
+        searches,
+        ..usage(10, 5)
+    };
+    for (tool, searches, known) in [
+        ("web_search", Some(1), true),
+        ("web_search", Some(0), true),
+        ("web_search", None, false),
+        ("code_execution", Some(1), false),
+    ] {
+        let mut journal = begun();
+        let end = ProviderEvent::Finish {
+            finish: Finish::Stop,
+            raw: None,
+            usage: counted(searches),
+        };
+        let stream = vec![
+            vec![complete("h1", tool, "{}", true), result("h1", "found")],
+            text("t", "Found."),
+            vec![end],
+        ];
+        journal.stream(join(stream)).unwrap();
+        journal.end();
+        assert_eq!(costs(&journal), [known.then_some(5)], "{tool} {searches:?}");
+    }
 }
 
 fn costs(journal: &Journal) -> Vec<Option<u64>> {

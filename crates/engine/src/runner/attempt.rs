@@ -324,5 +324,5 @@ pub(super) fn price(model: &Model, usage: &tenure_core::Usage) -> Option<u64> {
         .info
         .price
         .as_ref()
-        .map(|price| price.micro_dollars(usage))
+        .and_then(|price| price.micro_dollars(usage))
 }

@@ -294,7 +294,7 @@ async fn ten_compactions_in_a_small_window_end_their_task_and_cost_the_sum_of_th
         let mut asked = Usage::default();
         for (usage, cost) in &spent {
             if let Some(usage) = usage {
-                assert_eq!(*cost, Some(price().micro_dollars(usage)));
+                assert_eq!(*cost, price().micro_dollars(usage));
                 asked.add(usage);
             }
         }

@@ -203,6 +203,7 @@ fn price(cost: &serde_json::Value) -> Option<Price> {
     Some(Price {
         base: rates(&cost.base)?,
         tiers,
+        search: None,
     })
 }
 

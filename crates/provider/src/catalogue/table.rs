@@ -9,13 +9,16 @@
 //! ```
 //!
 //! `-` stands for what is unknown, `!` before an ability for one that is known not to be there. Prices are dollars per million tokens: input, output, reasoning, cache read, cache
-//! write, cache write for an hour, divided by slashes.
+//! write, cache write for an hour, divided by slashes; behind those of the base, if it is known, what a million of the
+//! web searches costs that the vendor counts in its usage.
 
 use super::abilities::Abilities;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tenure_core::price::{Price, Rate, Rates, Tier};
 
+/// So many prices are told of each tier.
+const RATES: usize = 6;
 /// The first line of every table.
 const FIRST: &str = "# tenure models 1";
 
@@ -160,6 +163,10 @@ fn read(rest: &str) -> Option<Entry> {
             Some(Price {
                 base: rates_of(base)?,
                 tiers: tiers.collect::<Option<Vec<_>>>()?,
+                search: match base.split('/').nth(RATES) {
+                    None => None,
+                    Some(fee) => Some(Rate::per_million(fee).ok()?),
+                },
             })
         }
     };
@@ -226,6 +233,9 @@ pub fn write(head: &Head, notes: &[&str], entries: &Entries) -> String {
                 None => out.push('-'),
                 Some(price) => {
                     out.push_str(&rates_text(&price.base));
+                    if let Some(fee) = price.search {
+                        let _ = write!(out, "/{fee}");
+                    }
                     for tier in &price.tiers {
                         let _ = write!(out, "\t{}={}", tier.above, rates_text(&tier.rates));
                     }

@@ -167,6 +167,14 @@ fn the_built_in_table_is_whole_small_and_says_where_it_is_from() {
         (base.cache_read, base.cache_write, base.cache_write_long),
         (Some(rate("0.3")), Some(rate("3.75")), Some(rate("6")))
     );
+    // A cent for each search, told for a million of them.
+    let fee = |vendor, model| table.find(vendor, model).unwrap().price.unwrap().search;
+    assert_eq!(fee("anthropic", "claude-sonnet-4-5"), Some(rate("10000")));
+    assert_eq!(
+        fee("openai", "gpt-5"),
+        None,
+        "its searches are not counted in the usage"
+    );
 }
 
 #[test]
@@ -367,11 +375,12 @@ prop_compose! {
         bits in proptest::collection::vec(proptest::sample::select(Ability::ALL.to_vec()), 0..6),
         base in proptest::option::of(some_rates()),
         tiers in proptest::collection::vec((any::<u64>(), some_rates()), 0..3),
+        search in proptest::option::of(some_rate()),
     ) -> Entry {
         let tiers = tiers.into_iter().map(|(above, rates)| Tier { above, rates }).collect();
         Entry {
             context, output, abilities: bits.into_iter().collect(),
-            price: base.map(|base| Price { base, tiers }),
+            price: base.map(|base| Price { base, tiers, search }),
         }
     }
 }

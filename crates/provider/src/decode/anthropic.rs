@@ -240,6 +240,12 @@ impl Anthropic {
             .and_then(|written| written.get("ephemeral_1h_input_tokens"))
             .and_then(raw::tokens);
         usage.cache_write_long = long.unwrap_or(0).min(usage.cache_write);
+        // What is billed by the piece: a search that failed is not.
+        usage.searches = self
+            .usage
+            .get("server_tool_use")
+            .and_then(|run| run.get("web_search_requests"))
+            .and_then(raw::tokens);
         sink.set_usage(usage);
     }
 }

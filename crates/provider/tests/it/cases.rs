@@ -335,6 +335,7 @@ fn bc_s_067_gross_and_net_counts_agree() {
         cache_read: 800,
         cache_write: 0,
         cache_write_long: 0,
+        searches: None,
     };
     assert_eq!(gross.finish.unwrap().2, want);
     assert_eq!((want.prompt(), want.context()), (1000, 1500));

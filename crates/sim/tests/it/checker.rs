@@ -38,6 +38,7 @@ const COST: Usage = Usage {
     cache_read: 0,
     cache_write: 0,
     cache_write_long: 0,
+    searches: None,
 };
 
 /// Bodies with the epochs they are written under.

@@ -207,8 +207,9 @@ fn part_key(message: &MessageId, part: u32) -> String {
 fn spend(head: &mut Head, usage: Option<&Usage>, cost: Option<u64>) {
     if let Some(usage) = usage {
         head.usage.add(usage);
-        // The row keeps how much was written, not for how long.
+        // The row keeps how much was written, not for how long, and no searches.
         head.usage.cache_write_long = 0;
+        head.usage.searches = None;
     }
     head.cost = head.cost.saturating_add(cost.unwrap_or(0));
     head.cost_incomplete |= cost.is_none();

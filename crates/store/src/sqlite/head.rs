@@ -92,6 +92,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Head> {
             cache_read: number(34)?,
             cache_write: number(35)?,
             cache_write_long: 0,
+            searches: None,
         },
         cost: number(36)?,
         cost_incomplete: row.get(37)?,

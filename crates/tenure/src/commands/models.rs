@@ -165,6 +165,10 @@ fn price(price: &Price) -> Value {
         });
         value["tiers"] = tiers.collect();
     }
+    if let Some(fee) = price.search {
+        // Dollars for each; the rates above are for a million tokens.
+        value["web_search"] = json!(fee.pico() as f64 / 1e12);
+    }
     value
 }
 

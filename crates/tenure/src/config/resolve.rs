@@ -705,6 +705,7 @@ fn model_settings(raw: &RawModel) -> ModelSettings {
         price: raw.price.as_ref().map(|at| Price {
             base: at.value.base,
             tiers: at.value.tiers.clone(),
+            search: None,
         }),
         abilities: raw.abilities.as_ref().map(|at| {
             at.value

@@ -149,6 +149,7 @@ mod tests {
             cache_read: 800,
             cache_write: 0,
             cache_write_long: 0,
+            searches: None,
         };
         assert_eq!(
             tokens(&usage),

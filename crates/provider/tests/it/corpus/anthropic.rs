@@ -29,6 +29,9 @@ fn usage(expected: &Value) -> Option<Usage> {
     );
     Some(Usage {
         cache_write_long: tokens(merged, &["cache_creation", "ephemeral_1h_input_tokens"]),
+        searches: merged
+            .pointer("/server_tool_use/web_search_requests")
+            .and_then(Value::as_u64),
         ..usage
     })
 }
