@@ -16,11 +16,14 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  test [--ci] [--cases N] [-p CRATE] [FILTER...] [-- RUNNER-ARGS...]
+  test [--ci] [--cases N] [--seed S] [--optimised] [-p CRATE] [FILTER...] [-- RUNNER-ARGS...]
               house rules, documentation tests, then all tests (cargo-nextest where installed, else cargo test);
               starts one PostgreSQL for all of them, unless TENURE_TEST_PG names one
               --ci       the runner's CI profile: every failure is shown, not the first only
               --cases N  how many cases each property test draws (PROPTEST_CASES)
+              --seed S   where property tests draw from: a number, or `random`; always the same when left out
+              --optimised
+                         built for speed, with all assertions left on: for many cases
   tidy        house rules: floors, ceilings, banned calls, documents (also a test of this crate)
   lint        fmt --check, clippy, tidy, the case table, cargo deny where installed (required when CI is set)
   ci          lint, then test --ci

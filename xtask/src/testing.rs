@@ -14,6 +14,9 @@ const DRIVES_THE_BINARY: &str = "tenure-sim";
 /// Tests of real processes, told by their name: run one at a time, because they measure time and kill groups.
 const ALONE: &str = "real_";
 
+/// The optimised profile that leaves assertions and overflow checks on.
+const CHECKED: &str = "checked";
+
 /// What `cargo xtask test` was asked to do.
 #[derive(Debug, Default, PartialEq)]
 pub struct Options {
@@ -21,6 +24,11 @@ pub struct Options {
     pub ci: bool,
     /// How many cases each property test draws; the environment's `PROPTEST_CASES`, else proptest's own, when absent.
     pub cases: Option<u32>,
+    /// Where property tests draw from; the environment's `PROPTEST_RNG_SEED`, else the one of `.cargo/config.toml`, when
+    /// absent.
+    pub seed: Option<u64>,
+    /// Built optimised, with everything that checks itself left on: for many cases.
+    pub optimised: bool,
     /// Only these crates; all when empty.
     pub packages: Vec<String>,
     /// Only tests whose name contains one of these; all when empty.
@@ -44,6 +52,11 @@ impl Options {
                         .map_err(|_| format!("`--cases` needs a number, and got `{count}`"))?;
                     options.cases = Some(count);
                 }
+                "--seed" => {
+                    let seed = rest.next().ok_or("`--seed` needs a number, or `random`")?;
+                    options.seed = Some(read_seed(seed)?);
+                }
+                "--optimised" => options.optimised = true,
                 "-p" | "--package" => {
                     let name = rest
                         .next()
@@ -76,6 +89,8 @@ impl Options {
         for (package, feature) in [
             ("tenure", "tenure/bedrock"),
             ("tenure-provider", "tenure-provider/bedrock"),
+            ("tenure-engine", "tenure-engine/bedrock"),
+            ("tenure-sim", "tenure-sim/bedrock"),
         ] {
             if self.packages.iter().any(|name| name == package) {
                 words.extend(["--features", feature]);
@@ -84,20 +99,48 @@ impl Options {
         words
     }
 
+    /// The arguments that choose a profile where it is not the usual one, behind the word that takes it.
+    fn profile(&self, word: &'static str) -> Vec<&'static str> {
+        if self.optimised {
+            vec![word, CHECKED]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The folder in which that profile's programs lie.
+    fn folder(&self) -> &'static str {
+        if self.optimised { CHECKED } else { "debug" }
+    }
+
     fn is_whole(&self) -> bool {
         self.packages.is_empty() && self.filters.is_empty()
     }
+}
+
+/// The seed that was asked for; a random one is said, so that its run can be repeated.
+fn read_seed(word: &str) -> Result<u64, String> {
+    if word != "random" {
+        let wrong = |_| format!("`--seed` needs a number, or `random`, and got `{word}`");
+        return word.parse().map_err(wrong);
+    }
+    let seed = std::time::UNIX_EPOCH
+        .elapsed()
+        .map_or(1, |since| since.as_nanos() as u64);
+    eprintln!("property tests draw from seed {seed}: `--seed {seed}` draws the same again");
+    Ok(seed)
 }
 
 /// Runs house rules and tests; the first stage that fails ends it.
 pub fn run(options: &Options) -> Result<()> {
     tidy::run()?;
     build(options)?;
-    let programs = target_directory()?.join("debug");
+    let programs = target_directory()?.join(options.folder());
     // Stopped when it is dropped, whatever comes of the tests.
     let postgres = Postgres::start(&programs.join("tenure-testbed-postgres"))?;
     let environment = Environment {
         cases: options.cases,
+        seed: options.seed,
         binary: programs.join("tenure"),
         postgres: postgres.as_ref().map(|server| server.url().to_owned()),
     };
@@ -114,6 +157,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// What tests are told by their environment.
 struct Environment {
     cases: Option<u32>,
+    seed: Option<u64>,
     binary: std::path::PathBuf,
     /// The server for this run; absent where one is given from outside or none can be had.
     postgres: Option<String>,
@@ -124,6 +168,9 @@ impl Environment {
         command.env("TENURE_BIN", &self.binary);
         if let Some(cases) = self.cases {
             command.env("PROPTEST_CASES", cases.to_string());
+        }
+        if let Some(seed) = self.seed {
+            command.env("PROPTEST_RNG_SEED", seed.to_string());
         }
         if let Some(url) = &self.postgres {
             command.env(postgres::SERVER, url);
@@ -137,6 +184,7 @@ fn build(options: &Options) -> Result<()> {
     let mut command = cargo();
     command
         .arg("build")
+        .args(options.profile("--profile"))
         .args(options.selection())
         .args(["--bins", "--tests"]);
     must(&mut command)?;
@@ -145,17 +193,32 @@ fn build(options: &Options) -> Result<()> {
         .iter()
         .any(|name| name == DRIVES_THE_BINARY)
     {
-        must(cargo().args(["build", "-p", "tenure", "--bin", "tenure"]))?;
+        // With what the tests speak: they ask it.
+        let tenure = ["-p", "tenure", "--bin", "tenure", "--features", "bedrock"];
+        must(
+            cargo()
+                .arg("build")
+                .args(options.profile("--profile"))
+                .args(tenure),
+        )?;
     }
     if !options.packages.is_empty() {
-        must(cargo().args(["build", "-p", postgres::CRATE, "--bins"]))?;
+        must(
+            cargo()
+                .arg("build")
+                .args(options.profile("--profile"))
+                .args(["-p", postgres::CRATE, "--bins"]),
+        )?;
     }
     Ok(())
 }
 
 fn nextest(options: &Options, environment: &Environment) -> Result<()> {
     let mut command = cargo();
-    command.args(["nextest", "run"]).args(options.selection());
+    command
+        .args(["nextest", "run"])
+        .args(options.profile("--cargo-profile"))
+        .args(options.selection());
     command.args(["--profile", if options.ci { "ci" } else { "default" }]);
     command.args(&options.filters).args(&options.runner);
     must(environment.apply(&mut command))
@@ -167,7 +230,11 @@ fn cargo_test(options: &Options, environment: &Environment) -> Result<()> {
     let mut failed = Vec::new();
     for harness in harness_arguments(options) {
         let mut command = cargo();
-        command.arg("test").args(options.selection()).arg("--tests");
+        command
+            .arg("test")
+            .args(options.profile("--profile"))
+            .args(options.selection())
+            .arg("--tests");
         if options.ci {
             command.arg("--no-fail-fast");
         }
@@ -271,12 +338,20 @@ mod tests {
 
     #[test]
     fn options_filters_and_the_runners_own_arguments_are_told_apart() {
-        let options = parse("--ci inbox -p tenure-core --cases 9 claim -- --no-capture")
+        let options = parse("--ci inbox -p tenure-core --cases 9 --seed 3 claim -- --no-capture")
             .expect("good arguments");
         assert_eq!(options.filters, ["inbox", "claim"]);
         assert_eq!(options.packages, ["tenure-core"]);
         assert_eq!(options.runner, ["--no-capture"]);
         assert_eq!((options.ci, options.cases), (true, Some(9)));
+        assert_eq!((options.seed, options.optimised), (Some(3), false));
+        assert_eq!(options.profile("--profile"), [] as [&str; 0]);
+        let optimised = parse("--optimised --seed random").expect("good arguments");
+        assert!(optimised.seed.is_some());
+        assert_eq!(
+            optimised.profile("--cargo-profile"),
+            ["--cargo-profile", "checked"]
+        );
         assert_eq!(options.selection(), ["-p", "tenure-core"]);
         assert_eq!(
             Options::default().selection(),
@@ -289,6 +364,10 @@ mod tests {
         assert_eq!(
             parse("--quick").expect_err("wrong"),
             "`test` has no option `--quick`"
+        );
+        assert_eq!(
+            parse("--seed often").expect_err("wrong"),
+            "`--seed` needs a number, or `random`, and got `often`"
         );
         assert_eq!(
             parse("--cases many").expect_err("wrong"),
@@ -334,6 +413,7 @@ mod tests {
     fn property_case_counts_and_the_server_reach_the_tests() {
         let environment = Environment {
             cases: Some(7),
+            seed: Some(5),
             binary: "tenure".into(),
             postgres: Some("postgres://db/x".into()),
         };
@@ -341,6 +421,7 @@ mod tests {
         let set: Vec<_> = environment.apply(&mut command).get_envs().collect();
         for one in [
             ("PROPTEST_CASES", "7"),
+            ("PROPTEST_RNG_SEED", "5"),
             ("TENURE_TEST_PG", "postgres://db/x"),
         ] {
             assert!(

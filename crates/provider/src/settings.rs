@@ -35,6 +35,11 @@ impl Protocol {
         Self::BedrockConverse,
     ];
 
+    /// Can this build speak it? Bedrock needs the feature `bedrock`.
+    pub const fn is_built(self) -> bool {
+        !matches!(self, Self::BedrockConverse) || cfg!(feature = "bedrock")
+    }
+
     /// The word used in configuration and native state.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -46,10 +46,13 @@ fn text_tokens(text: &str) -> u64 {
 /// The limit on generated tokens that a request asks for, whatever its wire form calls it.
 pub(crate) fn output_asked(body: &Value) -> Option<u64> {
     let keys = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    let nested = body.pointer("/generationConfig/maxOutputTokens");
+    let nested = [
+        "/generationConfig/maxOutputTokens",
+        "/inferenceConfig/maxTokens",
+    ];
     keys.iter()
         .find_map(|key| body.get(*key))
-        .or(nested)
+        .or_else(|| nested.iter().find_map(|at| body.pointer(at)))
         .and_then(Value::as_u64)
 }
 
@@ -75,6 +78,8 @@ mod tests {
         }
         let gemini = json!({"generationConfig": {"maxOutputTokens": 9}});
         assert_eq!(output_asked(&gemini), Some(9));
+        let bedrock = json!({"inferenceConfig": {"maxTokens": 8}});
+        assert_eq!(output_asked(&bedrock), Some(8));
         assert_eq!(output_asked(&json!({})), None);
     }
 }

@@ -12,7 +12,7 @@ pub use plan::{Killing, Plan, Way};
 pub use point::Point;
 pub use table::table;
 
-use crate::place::{self, PROTOCOLS, Place};
+use crate::place::{self, Place};
 use crate::task;
 use anyhow::{Context, Result, bail};
 use point::Ground;
@@ -55,9 +55,15 @@ impl Default for Options {
 /// There is no `tenure` to run, or the task fails without any kill.
 pub async fn run(options: &Options) -> Result<Vec<Point>> {
     let tenure = place::tenure()?;
-    let length = undisturbed(&tenure)
-        .await
-        .context("the task fails without any kill")?;
+    let spoken: Arc<[&'static str]> = place::spoken(&tenure)?.into();
+    let mut length = u64::MAX;
+    for protocol in spoken.iter() {
+        let events = undisturbed(&tenure, protocol)
+            .await
+            .with_context(|| format!("the task fails over {protocol} without any kill"))?;
+        // Kills in all of them reach the end of the shortest.
+        length = length.min(events);
+    }
     let next = Arc::new(AtomicU64::new(0));
     let numbers: Arc<Vec<u64>> = Arc::new(match options.only {
         Some(only) => vec![only],
@@ -66,8 +72,9 @@ pub async fn run(options: &Options) -> Result<Vec<Point>> {
     let mut workers = JoinSet::new();
     for _ in 0..options.jobs.clamp(1, numbers.len().max(1)) {
         let (tenure, numbers, next) = (tenure.clone(), numbers.clone(), next.clone());
-        let (seed, tell) = (options.seed, options.tell);
-        workers.spawn(async move { worker(&tenure, &numbers, &next, seed, length, tell).await });
+        let (seed, tell, spoken) = (options.seed, options.tell, spoken.clone());
+        let plan = move |number| Plan::of(seed, number, length, &spoken);
+        workers.spawn(async move { worker(&tenure, &numbers, &next, plan, tell).await });
     }
     let mut points = Vec::new();
     while let Some(done) = workers.join_next().await {
@@ -81,8 +88,7 @@ async fn worker(
     tenure: &PathBuf,
     numbers: &[u64],
     next: &AtomicU64,
-    seed: u64,
-    length: u64,
+    plan: impl Fn(u64) -> Plan,
     tell: bool,
 ) -> Result<Vec<Point>> {
     let model = model().await?;
@@ -96,7 +102,7 @@ async fn worker(
         let Some(number) = numbers.get(index) else {
             return Ok(points);
         };
-        let point = point::run(&ground, Plan::of(seed, *number, length)).await;
+        let point = point::run(&ground, plan(*number)).await;
         if tell {
             eprintln!("{point}");
         }
@@ -114,13 +120,13 @@ async fn model() -> Result<tenure_scripted::Handle> {
 }
 
 /// The task without a kill: how many durable events its log has. It must pass every check, too.
-async fn undisturbed(tenure: &PathBuf) -> Result<u64> {
+async fn undisturbed(tenure: &PathBuf, protocol: &'static str) -> Result<u64> {
     let model = model().await?;
     let ground = Ground {
         tenure,
         model: &model,
     };
-    let plan = Plan::undisturbed(PROTOCOLS[0]);
+    let plan = Plan::undisturbed(protocol);
     let point = point::run(&ground, plan).await;
     if !point.violations.is_empty() {
         bail!("{point}");

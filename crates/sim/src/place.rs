@@ -9,7 +9,37 @@ use tenure_core::{Event, SessionId};
 use tokio::process::Command;
 
 /// The wire forms a configuration can name.
-pub const PROTOCOLS: [&str; 3] = ["openai-chat", "openai-responses", "anthropic-messages"];
+pub const PROTOCOLS: [&str; 5] = [
+    "openai-chat",
+    "openai-responses",
+    "anthropic-messages",
+    "gemini",
+    BEDROCK,
+];
+/// The form that not every build speaks.
+const BEDROCK: &str = "bedrock-converse";
+
+/// Those of [`PROTOCOLS`] that `tenure` speaks, in their order: it is asked, since its features are its own.
+///
+/// # Errors
+/// It cannot be run.
+pub fn spoken(tenure: &Path) -> Result<Vec<&'static str>> {
+    // Nobody listens there, and nobody has to.
+    let place = Place::new(tenure, "http://127.0.0.1:9/v1", BEDROCK)?;
+    let said = place.blocking(&["doctor"]).output()?;
+    let unbuilt = String::from_utf8_lossy(&said.stdout).contains("--features bedrock");
+    let all = PROTOCOLS.into_iter();
+    Ok(all.filter(|form| !unbuilt || *form != BEDROCK).collect())
+}
+
+/// The name of the model asked in `protocol`: where a name says what its model takes, one that takes much.
+fn model(protocol: &str) -> &'static str {
+    match protocol {
+        "gemini" => "gemini-3-pro-preview",
+        BEDROCK => "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        _ => "m1",
+    }
+}
 
 /// The program under test: `TENURE_BIN`, else `tenure` beside this executable or in the folders above it.
 ///
@@ -76,9 +106,15 @@ impl Place {
     }
 
     fn config_text(&self, base_url: &str, protocol: &str) -> String {
+        let model = model(protocol);
+        let access = if protocol == BEDROCK {
+            "region = \"us-east-1\""
+        } else {
+            "api_key_env = \"SIM_API_KEY\""
+        };
         format!(
-            "default_model = \"local/m1\"\nstore = \"sqlite:{}\"\n\n[providers.local]\nprotocol = \"{protocol}\"\n\
-             base_url = \"{base_url}\"\napi_key_env = \"SIM_API_KEY\"\n\n[providers.local.models.m1]\n\
+            "default_model = \"local/{model}\"\nstore = \"sqlite:{}\"\n\n[providers.local]\nprotocol = \"{protocol}\"\n\
+             base_url = \"{base_url}\"\n{access}\n\n[providers.local.models.\"{model}\"]\n\
              context = 200000\noutput = 32000\n\n[permissions]\nbash = \"allow\"\n",
             self.store().display()
         )
@@ -131,6 +167,8 @@ impl Place {
             .env("HOME", &self.folder)
             .env("TENURE_CONFIG", self.config())
             .env("SIM_API_KEY", "sim-key")
+            .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+            .env("AWS_SECRET_ACCESS_KEY", "an-example-of-a-secret")
             .env("NO_COLOR", "1")
             .env(MARK, &self.mark)
             .stdin(Stdio::null())

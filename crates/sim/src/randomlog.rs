@@ -7,6 +7,7 @@
 mod model;
 mod native;
 mod prompt;
+mod refusal;
 mod step;
 mod stream;
 
@@ -24,7 +25,7 @@ use tenure_core::turn::settle::{Cause, settle};
 use tenure_core::*;
 
 /// Choices, read from the front. An empty tape chooses 0 for ever, and the log comes to its end.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tape {
     choices: Vec<u16>,
     at: usize,
@@ -58,6 +59,16 @@ impl Tape {
     }
 }
 
+/// On one line, in hexadecimal digits: thousands of choices are read by programs only.
+impl std::fmt::Debug for Tape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tape(")?;
+        let mut choices = self.choices.iter();
+        choices.try_for_each(|choice| write!(f, "{choice:04x}"))?;
+        write!(f, ")")
+    }
+}
+
 /// The log, its fold, and where requests were made.
 #[derive(Debug)]
 pub struct RandomLog {
@@ -73,6 +84,8 @@ pub struct RandomLog {
     names: u64,
     item: u64,
     attempts: u32,
+    /// What the open step's request was refused for, before a word of an answer.
+    refused: Option<SessionError>,
 }
 
 impl RandomLog {
@@ -87,6 +100,7 @@ impl RandomLog {
             names: 0,
             item: 0,
             attempts: 0,
+            refused: None,
         };
         log.create();
         while !log.tape.is_over() {
@@ -144,7 +158,7 @@ impl RandomLog {
 
     /// One thing that happens at a boundary.
     fn act(&mut self) {
-        match self.tape.pick(16) {
+        match self.tape.pick(18) {
             0..=6 => self.step(),
             7 | 8 => self.user(),
             9 => self.admit_only(),
@@ -157,6 +171,8 @@ impl RandomLog {
             12 => self.compact(),
             13 => self.fork(),
             14 => self.end_execution(),
+            15 => self.crash_at_boundary(),
+            16 => self.interrupt(),
             _ => self.replace(),
         }
     }
@@ -351,6 +367,22 @@ impl RandomLog {
         self.promote_new(InputKind::Synthetic {
             text: claim::CONTINUATION_AFTER_CRASH.to_owned(),
         });
+    }
+
+    /// The owner of an execution dies between two steps: nothing is ambiguous, and its heir goes on.
+    fn crash_at_boundary(&mut self) {
+        if self.state.turn.execution.is_none() {
+            return;
+        }
+        let recovered = SessionState::fold(&self.events);
+        let bodies = settle(&recovered.turn, &Cause::Crashed);
+        self.add(RecoveryStarted {
+            execution: recovered.turn.execution,
+            phase: Phase::Safe,
+            attempts: 1,
+            decision: RecoveryDecision::GoOn,
+        });
+        self.all(bodies);
     }
 
     /// Every call of the log with the number of its settlements: each settled log has 1 everywhere.

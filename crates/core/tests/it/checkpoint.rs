@@ -57,7 +57,7 @@ fn same(left: &SessionState, right: &SessionState) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases(64))]
 
     #[test]
     fn segments_and_the_tail_are_the_whole(

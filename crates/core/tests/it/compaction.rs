@@ -207,7 +207,7 @@ fn strings() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases(96))]
 
     /// Whatever the history: the summarising request fits, the user's last words stay verbatim, and a row
     /// of compactions ends.
@@ -844,7 +844,7 @@ fn new_words_are_not_held_against_a_compaction() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases(64))]
 
     /// Through any row of compactions: each message is in the text of a summary in force, or kept as it is.
     #[test]

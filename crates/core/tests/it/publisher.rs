@@ -144,7 +144,7 @@ fn check_log(journal: &Journal) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases(512))]
 
     #[test]
     fn any_stream_leaves_a_whole_log(

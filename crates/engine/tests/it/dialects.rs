@@ -230,14 +230,18 @@ fn judge(dialect: Dialect) -> ChatDialect {
     ChatDialect::of_word(dialect.as_str()).unwrap_or(ChatDialect::Any)
 }
 
-/// How many histories are tried; more when asked for.
-fn cases() -> u32 {
-    let more = std::env::var("PROPTEST_CASES").ok();
-    more.and_then(|n| n.parse().ok()).unwrap_or(96)
+/// How a property is tested: `usual` cases, or as many as `PROPTEST_CASES` asks for.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig {
+        cases: asked.and_then(|n| n.parse().ok()).unwrap_or(usual),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(cases(96))]
 
     #[test]
     fn any_history_in_any_dialect_is_what_its_server_takes(request in request()) {

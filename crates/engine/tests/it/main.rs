@@ -19,6 +19,7 @@ mod leavings;
 mod moving;
 mod nodes;
 mod ordering;
+mod overflows;
 mod peer;
 mod permissions;
 mod recovery;

@@ -36,6 +36,8 @@ mod moving;
 mod nodes;
 #[path = "../it/ordering.rs"]
 mod ordering;
+#[path = "../it/overflows.rs"]
+mod overflows;
 #[path = "../it/peer.rs"]
 mod peer;
 #[path = "../it/permissions.rs"]

@@ -548,7 +548,6 @@ fn a_frame_that_is_not_json_is_a_protocol_error() {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(11),
         ..ProptestConfig::default()
     })]
 

@@ -233,11 +233,10 @@ fn bc_s_047_a_cut_at_any_byte_changes_nothing() {
     }
 }
 
-/// `PROPTEST_CASES` asks for more of them; the seed is fixed so that a run can be repeated.
+/// `PROPTEST_CASES` asks for more of them.
 fn cases() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(7),
         ..ProptestConfig::default()
     }
 }

@@ -27,6 +27,26 @@ pub fn table(points: &[Point]) -> String {
             sum(|hit| hit.unknown),
         );
     }
+    let mut spoken: Vec<&str> = points.iter().map(|point| point.plan.protocol).collect();
+    spoken.sort_unstable();
+    spoken.dedup();
+    let _ = writeln!(
+        out,
+        "\n| wire form | points | kills | model requests |\n|---|---:|---:|---:|"
+    );
+    for protocol in spoken {
+        let of: Vec<&Point> = points
+            .iter()
+            .filter(|point| point.plan.protocol == protocol)
+            .collect();
+        let _ = writeln!(
+            out,
+            "| {protocol} | {} | {} | {} |",
+            of.len(),
+            of.iter().map(|point| point.hits.len()).sum::<usize>(),
+            of.iter().map(|point| point.requests).sum::<usize>(),
+        );
+    }
     let violations: usize = points.iter().map(|point| point.violations.len()).sum();
     let _ = writeln!(
         out,

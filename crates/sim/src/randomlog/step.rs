@@ -1,6 +1,6 @@
 //! One step of a random session: its attempts, its tools, its end.
 
-use super::{RandomLog, stream};
+use super::{RandomLog, refusal, stream};
 use serde_json::Value;
 use tenure_core::claim;
 use tenure_core::event::body::*;
@@ -38,6 +38,7 @@ impl RandomLog {
             last,
         });
         self.attempts = 0;
+        self.refused = None;
         loop {
             self.attempts += 1;
             self.add(AttemptStarted {
@@ -69,6 +70,11 @@ impl RandomLog {
             protocol: asked.protocol.to_owned(),
         };
         let mut publisher = Publisher::new(step, at);
+        if self.tape.once_in(12) {
+            let error = refusal::refusal(&mut self.tape, &asked);
+            self.refused = Some(SessionError::from(&error));
+            return self.close(publisher, &StreamEnd::Failed(error));
+        }
         let script = stream::script(&mut self.tape, &asked, &mut self.item);
         let mut end = StreamEnd::Failed(ProviderError::new(ErrorClass::Cut, "cut"));
         for batch in script {
@@ -112,7 +118,9 @@ impl RandomLog {
             self.all(closing);
             return Flow::Tools;
         };
-        let retry = !called(&self.state) && attempt <= RetryPolicy::default().max_retries;
+        let retry = self.refused.is_none()
+            && !called(&self.state)
+            && attempt <= RetryPolicy::default().max_retries;
         let closing = publisher.close(end, retry, |_| None);
         self.all(closing);
         if !retry {
@@ -227,14 +235,10 @@ impl RandomLog {
                     return;
                 }
                 _ => {
-                    let (kind, said) = self.tape.of(&[
-                        ("cut", "the attempt failed"),
-                        ("context_overflow", "the attempt failed"),
-                        ("server", "the attempt failed"),
-                        ("invalid_request", "Invalid `signature` in `thinking` block"),
-                        ("invalid_request", "Could not process image"),
-                    ]);
-                    return self.fail(SessionError::new(kind, said));
+                    let kind = self.tape.of(&["cut", "context_overflow", "server"]);
+                    let lost = || SessionError::new(kind, "the attempt failed");
+                    let error = self.refused.take().unwrap_or_else(lost);
+                    return self.fail(error);
                 }
             }
         }

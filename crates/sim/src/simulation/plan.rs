@@ -2,6 +2,7 @@
 
 use super::executor::Micros;
 use super::network::CommitFault;
+use super::provider::SPOKEN;
 use crate::chance::Chance;
 use std::fmt;
 use tenure_provider::Protocol;
@@ -326,11 +327,7 @@ impl Draft {
 
     fn model(&mut self, seed: u64) -> ModelPlan {
         let rough = self.chance.percent(40);
-        let protocol = match self.chance.below(4) {
-            0 => Protocol::OpenaiChat,
-            1 => Protocol::OpenaiResponses,
-            _ => Protocol::AnthropicMessages,
-        };
+        let protocol = SPOKEN[self.chance.below(SPOKEN.len() as u64) as usize];
         ModelPlan {
             seed,
             protocol,

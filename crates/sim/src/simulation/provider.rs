@@ -15,6 +15,18 @@ use tenure_core::usage::Usage;
 use tenure_provider::{AttemptKey, Dialect, Encoded, EventStream, Protocol, Provider, encode};
 use tenure_scripted::validate;
 
+/// What is spoken, each as often as it stands here; its place in the list is part of what a seed means.
+pub const SPOKEN: [Protocol; 8] = [
+    Protocol::OpenaiChat,
+    Protocol::OpenaiResponses,
+    Protocol::AnthropicMessages,
+    Protocol::AnthropicMessages,
+    Protocol::Gemini,
+    Protocol::BedrockConverse,
+    Protocol::AnthropicMessages,
+    Protocol::Gemini,
+];
+
 /// The provider of one simulated process.
 pub struct SimProvider {
     /// The world's executor.
@@ -94,7 +106,11 @@ impl SimProvider {
             Ok(body) => match self.plan.protocol {
                 Protocol::AnthropicMessages => validate::anthropic_messages(&body),
                 Protocol::OpenaiResponses => validate::openai_responses(&body),
-                _ => validate::openai_chat(&body),
+                Protocol::OpenaiChat => validate::openai_chat(&body),
+                Protocol::Gemini => validate::gemini(&body),
+                Protocol::BedrockConverse => {
+                    validate::bedrock_converse_model(&encoded.model, &body)
+                }
             },
             Err(error) => {
                 self.ledger
@@ -123,6 +139,9 @@ fn may_call(encoded: &Encoded) -> bool {
     let none = [
         &br#""tool_choice":"none""#[..],
         &br#""tool_choice":{"type":"none""#[..],
+        &br#""functionCallingConfig":{"mode":"NONE""#[..],
+        // Converse has no field for it, and is told in words.
+        &b"Do not call any tool"[..],
     ];
     let has = |part: &[u8]| {
         encoded
@@ -242,7 +261,13 @@ impl Answer<'_> {
             Protocol::OpenaiResponses => Some(format!(
                 "{{\"id\":\"rs_{key}\",\"type\":\"reasoning\", \"summary\":[],\"encrypted_content\":\"e-{key}\"}}"
             )),
-            _ => Some("{\"field\":\"reasoning_content\"}".to_owned()),
+            Protocol::Gemini => Some(format!(
+                "{{\"text\":\"hm\",\"thought\": true,\"thoughtSignature\":\"g-{key}\"}}"
+            )),
+            Protocol::BedrockConverse => Some(format!(
+                "{{\"reasoningContent\": {{\"reasoningText\":{{\"text\":\"hm\",\"signature\":\"b-{key}\"}}}}}}"
+            )),
+            Protocol::OpenaiChat => Some("{\"field\":\"reasoning_content\"}".to_owned()),
         };
         self.say(vec![ProviderEvent::ReasoningStart { id: id.clone() }]);
         self.say(vec![
@@ -271,14 +296,21 @@ impl Answer<'_> {
                 format!("{{\"ms\":{}}}", self.chance.below(self.plan.work_ms)),
             ),
         };
-        let native = (self.plan.protocol == Protocol::OpenaiResponses).then(|| {
-            let quoted = serde_json::Value::from(input.as_str());
-            format!(
-                "{{\"type\":\"function_call\",\"id\":\"fc_{}_{n}\",\"call_id\":\"{id}\",\"name\":\"{name}\",\
-                 \"arguments\":{quoted},\"status\":\"completed\"}}",
-                self.key
-            )
-        });
+        let key = self.key;
+        let native = match self.plan.protocol {
+            Protocol::OpenaiResponses => {
+                let quoted = serde_json::Value::from(input.as_str());
+                Some(format!(
+                    "{{\"type\":\"function_call\",\"id\":\"fc_{key}_{n}\",\"call_id\":\"{id}\",\"name\":\"{name}\",\
+                     \"arguments\":{quoted},\"status\":\"completed\"}}"
+                ))
+            }
+            // The first of parallel calls is signed.
+            Protocol::Gemini if n == 0 => Some(format!(
+                "{{\"functionCall\":{{}}, \"thoughtSignature\":\"c-{key}\"}}"
+            )),
+            _ => None,
+        };
         self.say(vec![
             ProviderEvent::ToolInputStart {
                 id: id.clone(),

@@ -152,7 +152,8 @@ async fn bc_s_092_background_children_do_not_hold_the_call() {
             .await
             .unwrap();
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(1), "{command}: {took:?}");
+        // They would hold it for ten minutes.
+        assert!(took < Duration::from_secs(60), "{command}: {took:?}");
         assert!(out.text.contains("ok\n"), "{command}: {}", out.text);
         assert!(
             out.text.contains("still running after the shell"),

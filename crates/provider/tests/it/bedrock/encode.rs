@@ -452,7 +452,6 @@ fn any_block() -> impl Strategy<Value = AssistantBlock> {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(13),
         ..ProptestConfig::default()
     })]
 

@@ -1,30 +1,87 @@
 //! What random sessions hold: without this, the properties over them could be empty.
 
-use super::judge::{assert_no_foreign, body, plan};
+use super::judge::{assert_no_foreign, body, dialects, plan};
+use super::prefix::{Continued, Earlier};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use tenure_core::event::body::InputKind;
+use tenure_core::event::body::{FragmentKind, InputKind, Phase};
 use tenure_core::history::build;
+use tenure_core::request::{Request, RequestMessage, UserPart};
+use tenure_core::session::{SessionState, Withheld};
+use tenure_core::turn::{CallStatus, OpenPartKind, TurnState};
 use tenure_core::{Event, EventBody};
 use tenure_provider::Dialect;
-use tenure_sim::randomlog::{RandomLog, Tape};
+use tenure_sim::randomlog::{
+    ANTHROPIC, Asked, BEDROCK, CHAT, GEMINI, MODELS, RESPONSES, RandomLog, Tape,
+};
 
 /// How many choices make a session.
 pub const CHOICES: Range<usize> = 900..2_400;
 
 /// The events that most sessions reach at least.
 const LONG: usize = 200;
+/// Sessions of the sample.
+const SESSIONS: usize = 240;
+/// How often what is wanted is to be seen at least.
+const OFTEN: usize = 5;
+
+const PROTOCOLS: [&str; 5] = [ANTHROPIC, RESPONSES, CHAT, GEMINI, BEDROCK];
 
 /// What happened, by how often.
 #[derive(Default)]
 struct Census(BTreeMap<String, usize>);
+
+/// Where a session stood when something came over it.
+fn place(turn: &TurnState) -> &'static str {
+    if turn.compaction.is_some() {
+        return "while compacting";
+    }
+    let Some(step) = &turn.step else {
+        return "at a boundary";
+    };
+    let of = |wanted: fn(&CallStatus) -> bool| {
+        let mut calls = step.calls().filter(|call| !call.executed);
+        calls.any(|call| wanted(&call.status))
+    };
+    let fragment = step.parts.iter().find_map(|part| match &part.kind {
+        OpenPartKind::Fragment {
+            open: true, kind, ..
+        } => Some(*kind),
+        _ => None,
+    });
+    match fragment {
+        _ if of(|status| matches!(status, CallStatus::Started { .. })) => "with tools running",
+        Some(FragmentKind::Text) => "in a text",
+        Some(FragmentKind::Reasoning) => "in a thought",
+        None if of(|status| matches!(status, CallStatus::Streaming)) => "in a call's input",
+        None if of(|status| matches!(status, CallStatus::Called { .. })) => "with calls waiting",
+        None if step.attempt.is_some() => "with a request open",
+        None if step.retry.is_some() => "before a retry",
+        None => "at a step's end",
+    }
+}
+
+/// All of [`place`] that a crash, an interrupt and a fork can find.
+const PLACES: [&str; 9] = [
+    "at a boundary",
+    "with tools running",
+    "in a text",
+    "in a thought",
+    "in a call's input",
+    "with calls waiting",
+    "with a request open",
+    "before a retry",
+    "at a step's end",
+];
 
 impl Census {
     fn count(&mut self, what: impl Into<String>) {
         *self.0.entry(what.into()).or_insert(0) += 1;
     }
 
-    fn event(&mut self, event: &Event) {
+    /// What `event` says, when `asked` is talked to and `state` is what came before it.
+    fn event(&mut self, event: &Event, asked: &Asked, state: &SessionState) {
+        let protocol = asked.protocol;
         match &event.body {
             EventBody::ToolFailed(e) => self.count(format!("tool.failed {:?}", e.failure)),
             EventBody::AttemptEnded(e) => self.count(format!("attempt.ended {:?}", e.finish)),
@@ -33,48 +90,127 @@ impl Census {
                 let side = if e.executed { "hosted" } else { "local" };
                 let own = e.native.as_ref().map_or("none", |n| n.protocol.as_str());
                 self.count(format!("call {side}, own form {own}"));
+                self.count(format!("call {side}, {protocol}"));
             }
             EventBody::FragmentEnded(e) => {
                 let own = e.native.as_ref().map_or("none", |n| n.protocol.as_str());
                 self.count(format!("fragment, own form {own}"));
             }
             EventBody::BlockRecorded(e) => self.count(format!("block {}", e.native.protocol)),
-            EventBody::InputAdmitted(e) => {
-                if let InputKind::User {
-                    media,
-                    schema,
-                    effort,
-                    ..
-                } = &e.kind
-                {
-                    media
-                        .iter()
-                        .for_each(|m| self.count(format!("media {}", m.media_type)));
-                    schema.iter().for_each(|_| self.count("prompt with a form"));
-                    effort.iter().for_each(|_| self.count("prompt with effort"));
-                }
-                self.count("input.admitted");
+            EventBody::InputAdmitted(e) => self.input(&e.kind),
+            // Recovery settles behind it: what was open is open still.
+            EventBody::RecoveryStarted(e) => {
+                let place = place(&state.turn);
+                assert_eq!(e.phase == Phase::Safe, place == "at a boundary", "{place}");
+                self.count(format!("crash {place}, {protocol}"));
+                self.count(format!("crash {place}"));
             }
-            other => self.count(other.type_name()),
+            EventBody::InterruptRequested(_) => {
+                let place = place(&state.turn);
+                self.count(format!("interrupt {place}"));
+                self.count(format!("interrupt, {protocol}"));
+            }
+            EventBody::SessionForked(_) => {
+                let place = place(&state.turn);
+                self.count(format!("fork {place}"));
+                self.count(format!("fork, {protocol}"));
+            }
+            EventBody::CompactionEnded(_) => self.count(format!("compaction, {protocol}")),
+            _ => {}
+        }
+        self.count(event.body.type_name());
+    }
+
+    fn input(&mut self, kind: &InputKind) {
+        let InputKind::User {
+            media,
+            schema,
+            effort,
+            ..
+        } = kind
+        else {
+            return;
+        };
+        media
+            .iter()
+            .for_each(|m| self.count(format!("media {}", m.media_type)));
+        schema.iter().for_each(|_| self.count("prompt with a form"));
+        effort.iter().for_each(|_| self.count("prompt with effort"));
+    }
+
+    /// What a refusal left out.
+    fn withheld(&mut self, before: &Withheld, after: &Withheld, protocol: &str) {
+        if before.reasoning != after.reasoning {
+            self.count(format!("refused state left out, {protocol}"));
+        }
+        if before.media != after.media {
+            self.count(format!("refused media left out, {protocol}"));
+        }
+        if before.thoughts != after.thoughts {
+            self.count("refused thoughts left out");
         }
     }
 
     fn session(&mut self, log: &RandomLog) {
-        log.events.iter().for_each(|event| self.event(event));
-        for pair in log.requests.windows(2) {
-            let (from, to) = (&pair[0].1, &pair[1].1);
-            if from != to {
-                self.count(format!("switch {} to {}", from.protocol, to.protocol));
+        let mut state = SessionState::default();
+        let mut requests = log.requests.iter().peekable();
+        let mut asked = log.requests[0].1;
+        let mut earlier: Vec<(Asked, Earlier)> = Vec::new();
+        for (at, event) in log.events.iter().enumerate() {
+            if let Some((_, next)) = requests.next_if(|(n, _)| *n == at) {
+                if *next != asked {
+                    self.count(format!("switch {} to {}", asked.protocol, next.protocol));
+                }
+                asked = *next;
+                self.request(&log.events[..at], &state, &asked, &mut earlier);
             }
+            self.event(event, &asked, &state);
+            let before = state.withheld.clone();
+            state.apply(event);
+            self.withheld(&before, &state.withheld, asked.protocol);
         }
-        for (at, asked) in log.requests.iter().skip(3).step_by(5) {
-            let request = build(&log.prefix(*at), &plan(asked, 0, true, false));
-            let body = body(asked, &request, Dialect::Openrouter);
-            let states = assert_no_foreign(&log.events[..*at], asked, &body).expect("own state");
+    }
+
+    fn request(
+        &mut self,
+        events: &[Event],
+        state: &SessionState,
+        asked: &Asked,
+        earlier: &mut Vec<(Asked, Earlier)>,
+    ) {
+        let request = build(state, &plan(asked, 0, true, false));
+        let body = body(asked, &request, Dialect::Openrouter);
+        // It looks through the whole log each time.
+        if events.len().is_multiple_of(4) {
+            let states = assert_no_foreign(events, asked, &body).expect("own state");
             let word = if states > 0 { "with" } else { "without" };
             self.count(format!("request {word} own state, {}", asked.protocol));
         }
+        if shows_media(&request) && body.contains("iVBORw0KGgo") {
+            self.count(format!("request with a picture, {}", asked.protocol));
+        }
+        let last = dialects(asked).len() - 1;
+        let before = earlier.iter().find(|(model, _)| model == asked);
+        for (at, dialect) in dialects(asked).into_iter().enumerate() {
+            let Some((_, before)) = before.filter(|_| at == 0 || at == last) else {
+                continue;
+            };
+            let continued = before.is_continued_by(&request, state, (asked, dialect));
+            match continued.expect("a continuation") {
+                Continued::Byte => self.count(format!("continued, {}", asked.protocol)),
+                Continued::Anew => self.count(format!("begun anew, {}", asked.protocol)),
+            }
+        }
+        earlier.retain(|(model, _)| model != asked);
+        earlier.push((*asked, Earlier::new(events.len(), request, state)));
     }
+}
+
+fn shows_media(request: &Request) -> bool {
+    request.messages.iter().any(|message| match message {
+        RequestMessage::User { parts } => parts.iter().any(|p| matches!(p, UserPart::Media(_))),
+        _ => false,
+    })
 }
 
 /// Tapes by a plain generator: the same ones in every run.
@@ -95,11 +231,16 @@ fn random_sessions_are_long_and_hold_everything_that_can_happen() {
     let mut number = 7u64;
     let mut lengths = Vec::new();
     let mut requests = 0;
-    for _ in 0..120 {
+    let mut providers = 0;
+    for _ in 0..SESSIONS {
         let log = RandomLog::play(tape(&mut number));
         lengths.push(log.events.len());
         requests += log.requests.len();
         census.session(&log);
+        let mut spoken: Vec<_> = log.requests.iter().map(|r| r.1.provider).collect();
+        spoken.sort_unstable();
+        spoken.dedup();
+        providers += usize::from(spoken.len() >= 3);
         let forked = |e: &Event| matches!(e.body, EventBody::SessionForked(_));
         if log.state.turn.at_boundary() && !log.events.iter().any(forked) {
             assert!(log.unsettled().is_empty(), "{:?}", log.unsettled());
@@ -108,7 +249,8 @@ fn random_sessions_are_long_and_hold_everything_that_can_happen() {
     lengths.sort_unstable();
     let long = lengths.iter().filter(|n| **n >= LONG).count();
     println!(
-        "{} sessions of {} to {} events, half of them above {}; {long} of {LONG} or more; {requests} requests",
+        "{} sessions of {} to {} events, half of them above {}; {long} of {LONG} or more; {providers} over three \
+         providers or more; {requests} requests",
         lengths.len(),
         lengths[0],
         lengths[lengths.len() - 1],
@@ -117,32 +259,67 @@ fn random_sessions_are_long_and_hold_everything_that_can_happen() {
     for (what, n) in &census.0 {
         println!("{n:>7} {what}");
     }
-    assert!(
-        long * 10 >= lengths.len() * 9,
-        "{long} of {}",
-        lengths.len()
-    );
-    assert!(requests > 1_500, "{requests}");
-    for wanted in WANTED {
-        let seen = census.0.get(*wanted).copied().unwrap_or(0);
-        assert!(seen >= 5, "{wanted}: {seen} times");
-    }
-    let protocols = [
-        "anthropic-messages",
-        "openai-responses",
-        "openai-chat",
-        "gemini",
-        "bedrock-converse",
-    ];
-    for from in protocols {
-        for to in protocols {
+    let most = |n: usize| n * 10 >= SESSIONS * 9;
+    assert!(most(long), "{long} of {SESSIONS} are long");
+    assert!(most(providers), "{providers} of {SESSIONS} switch enough");
+    assert!(requests > SESSIONS * 12, "{requests}");
+    let wanted = wanted();
+    let seen = |what: &String| census.0.get(what).copied().unwrap_or(0);
+    let rare: Vec<_> = wanted.iter().filter(|what| seen(what) < OFTEN).collect();
+    assert!(rare.is_empty(), "hardly ever: {rare:#?}");
+    for from in PROTOCOLS {
+        for to in PROTOCOLS {
             let wanted = format!("switch {from} to {to}");
             assert!(census.0.contains_key(&wanted), "{wanted}");
         }
     }
 }
 
+#[test]
+fn every_protocol_and_model_is_one_the_sample_asks() {
+    let spoken: Vec<&str> = tenure_provider::Protocol::ALL.map(|p| p.as_str()).to_vec();
+    for protocol in spoken {
+        assert!(PROTOCOLS.contains(&protocol), "{protocol}");
+        assert!(MODELS.iter().any(|m| m.protocol == protocol), "{protocol}");
+    }
+}
+
+/// What each protocol has to go through.
+const EACH: [&str; 18] = [
+    "crash at a boundary, ",
+    "crash with tools running, ",
+    "crash in a text, ",
+    "crash in a thought, ",
+    "crash with calls waiting, ",
+    "crash with a request open, ",
+    "interrupt, ",
+    "fork, ",
+    "compaction, ",
+    "block ",
+    "fragment, own form ",
+    "call local, ",
+    "call hosted, ",
+    "request with own state, ",
+    "request with a picture, ",
+    "refused state left out, ",
+    "refused media left out, ",
+    "continued, ",
+];
+
+fn wanted() -> Vec<String> {
+    let each = EACH
+        .iter()
+        .flat_map(|what| PROTOCOLS.map(|protocol| format!("{what}{protocol}")));
+    let places = ["crash", "interrupt", "fork"]
+        .iter()
+        .flat_map(|what| PLACES.map(|place| format!("{what} {place}")));
+    let once = WANTED.iter().map(|what| (*what).to_owned());
+    each.chain(places).chain(once).collect()
+}
+
+/// What has to happen whoever is asked.
 const WANTED: &[&str] = &[
+    "crash while compacting",
     "tool.failed NotExecuted",
     "tool.failed Failed",
     "tool.failed Denied",
@@ -161,7 +338,9 @@ const WANTED: &[&str] = &[
     "step.failed shutdown",
     "step.failed context_overflow",
     "step.failed cut",
+    "step.failed server",
     "step.failed invalid_request",
+    "refused thoughts left out",
     "retry.scheduled",
     "compaction.ended",
     "compaction.failed",
@@ -176,16 +355,6 @@ const WANTED: &[&str] = &[
     "media image/bmp",
     "prompt with a form",
     "prompt with effort",
-    "block anthropic-messages",
-    "block openai-responses",
-    "block openai-chat",
-    "block gemini",
-    "block bedrock-converse",
-    "fragment, own form anthropic-messages",
-    "fragment, own form openai-responses",
-    "fragment, own form openai-chat",
-    "fragment, own form gemini",
-    "fragment, own form bedrock-converse",
     "call local, own form anthropic-messages",
     "call local, own form openai-responses",
     "call local, own form openai-chat",
@@ -194,9 +363,4 @@ const WANTED: &[&str] = &[
     "call hosted, own form openai-responses",
     "call hosted, own form gemini",
     "call hosted, own form bedrock-converse",
-    "request with own state, anthropic-messages",
-    "request with own state, openai-responses",
-    "request with own state, openai-chat",
-    "request with own state, gemini",
-    "request with own state, bedrock-converse",
 ];

@@ -6,6 +6,7 @@ use tenure_core::EventBody;
 use tenure_core::event::body::ToolFailure;
 use tenure_scripted::{Fault, Script, Turn};
 use tenure_sim::kill;
+use tenure_sim::place;
 use tenure_sim::processes::{kill as end, marked};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,6 +25,13 @@ async fn real_kill_share() {
     );
     let hits = points.iter().map(|point| point.hits.len()).sum::<usize>();
     assert!(hits >= 24 / 2, "too few kills hit anything\n{table}");
+    for protocol in place::spoken(&place::tenure().unwrap()).unwrap() {
+        let mut its = points.iter().filter(|p| p.plan.protocol == protocol);
+        assert!(
+            its.any(|point| !point.hits.is_empty()),
+            "{protocol}\n{table}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

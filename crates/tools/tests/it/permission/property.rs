@@ -86,8 +86,18 @@ fn shell_like(max: usize) -> impl Strategy<Value = String> {
     proptest::collection::vec(pieces, 0..max).prop_map(|pieces| pieces.concat())
 }
 
+/// How a property is tested: `usual` cases, or as many as `PROPTEST_CASES` asks for.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig {
+        cases: asked.and_then(|n| n.parse().ok()).unwrap_or(usual),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn an_added_command_is_never_covered_by_the_first_ones_rule(added in simple_command(), broad in any::<bool>()) {
@@ -158,7 +168,7 @@ proptest! {
 
 proptest! {
     // Long texts take long to make.
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(40))]
 
     #[test]
     fn any_shell_like_text_up_to_4_kib_gets_a_verdict(text in shell_like(800)) {
