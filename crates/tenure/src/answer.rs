@@ -1,5 +1,6 @@
 //! Which words are the answer to one prompt, and do they have the form that was asked for?
 
+use crate::form::Form;
 use crate::render::settled::Settled;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -7,8 +8,6 @@ use tenure_core::MessageId;
 use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::InputKind;
-use tenure_core::request::OutputSchema;
-use tenure_tools::schema::problems;
 
 /// At most so many faults are told.
 const TOLD: usize = 5;
@@ -91,7 +90,7 @@ impl Answer {
     ///
     /// # Errors
     /// `output_mismatch`: there is no answer to this prompt alone, it is no JSON, or it does not fit.
-    pub fn checked(&self, schema: &OutputSchema) -> Result<(&str, Value), SessionError> {
+    pub fn checked(&self, form: &Form) -> Result<(&str, Value), SessionError> {
         let wrong = |what: String| {
             Err(SessionError::new(
                 "output_mismatch",
@@ -115,7 +114,7 @@ impl Answer {
             Ok(value) => value,
             Err(error) => return wrong(format!("it is not JSON ({error})")),
         };
-        let found = problems(&schema.schema, &value);
+        let found = form.problems(&value);
         if found.is_empty() {
             return Ok((text, value));
         }
@@ -134,6 +133,7 @@ mod tests {
     use serde_json::json;
     use tenure_core::event::body::*;
     use tenure_core::provider::Finish;
+    use tenure_core::request::OutputSchema;
     use tenure_core::{CallId, ModelRef, Usage};
 
     fn mine() -> MessageId {
@@ -220,11 +220,12 @@ mod tests {
         }
 
         fn judged(&self) -> Result<String, String> {
-            let schema = OutputSchema {
+            let asked = OutputSchema {
                 name: "a".into(),
                 schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
             };
-            let checked = self.answer.checked(&schema);
+            let form = Form::new(asked)?;
+            let checked = self.answer.checked(&form);
             checked
                 .map(|(text, _)| text.to_owned())
                 .map_err(|e| e.message)

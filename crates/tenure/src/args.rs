@@ -10,7 +10,6 @@ use tenure_core::request::Effort;
 #[command(
     name = "tenure",
     version,
-    about,
     max_term_width = 100,
     arg_required_else_help = true
 )]

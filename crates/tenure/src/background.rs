@@ -21,12 +21,17 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Who works in the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Worker {
     /// A node of the cluster.
     Node,
     /// A process of this machine that was started for it.
     Process,
+    /// Nobody: no node takes it, and this machine does not serve it.
+    Nobody {
+        /// What it needs.
+        reason: String,
+    },
 }
 
 /// Leaves a session to the cluster's nodes, where one of them takes it, else to a process of its own.
@@ -38,8 +43,19 @@ pub async fn leave_to(
     store: &dyn Store,
     session: &SessionId,
 ) -> CliResult<Worker> {
-    if matches!(config.store.value, StoreUrl::Postgres(_)) && is_taken(store, session).await? {
-        return Ok(Worker::Node);
+    if matches!(config.store.value, StoreUrl::Postgres(_)) {
+        if is_taken(store, session).await? {
+            return Ok(Worker::Node);
+        }
+        let row = store.session(session).await?;
+        let served = row.map_or(Ok(()), |row| {
+            config.node.serves(&[], &[]).check(&row.location)
+        });
+        if let Err(unserved) = served {
+            return Ok(Worker::Nobody {
+                reason: unserved.to_string(),
+            });
+        }
     }
     spawn_for(config, session).map_err(|e| {
         CliError::failed(format!("the background node could not be started: {e}")).hint(format!(

@@ -64,6 +64,9 @@ pub struct Follow<'a> {
     pub interactive: bool,
 }
 
+/// Kinds of errors that an endpoint's settings may be to blame for.
+const ENDPOINTS: [&str; 5] = ["auth", "permission", "not_found", "unsent", "timeout"];
+
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -404,14 +407,14 @@ pub fn told(
             ));
             ("failed", Some(told), words(&error.kind, &error.message))
         }
-        End::Outcome(Outcome::Failed(error)) => (
-            "failed",
-            Some(
-                CliError::failed(error.message.clone())
-                    .hint(format!("`tenure show {session}` has all of it")),
-            ),
-            words(&error.kind, &error.message),
-        ),
+        End::Outcome(Outcome::Failed(error)) => {
+            let mut told = CliError::failed(error.message.clone());
+            if ENDPOINTS.contains(&error.kind.as_str()) {
+                told = told.hint("`tenure doctor` checks the endpoint and its key");
+            }
+            let told = told.hint(format!("`tenure show {session}` has all of it"));
+            ("failed", Some(told), words(&error.kind, &error.message))
+        }
         End::Outcome(Outcome::Interrupted(reason)) => {
             let message = match reason {
                 InterruptReason::User => "interrupted",

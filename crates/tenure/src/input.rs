@@ -1,6 +1,8 @@
 //! What a person gives: prompts, attached files and forms of answers, checked before anything is changed.
 
 use crate::exit::{CliError, CliResult};
+use crate::form::Form;
+use crate::render::human;
 use std::io::Read;
 use std::path::Path;
 use tenure_core::event::body::AttachedFile;
@@ -92,8 +94,8 @@ fn of_media(error: media::MediaError) -> CliError {
 /// Reads the form an answer must have.
 ///
 /// # Errors
-/// Usage errors: missing, too long, no JSON object.
-pub fn schema(path: &Path) -> CliResult<OutputSchema> {
+/// Usage errors: missing, too long, no JSON Schema.
+pub fn schema(path: &Path) -> CliResult<Form> {
     let name = path.display().to_string();
     let wrong = |what: String| {
         CliError::usage(format!("the schema {name} cannot be used: {what}")).hint(
@@ -119,7 +121,7 @@ pub fn schema(path: &Path) -> CliResult<OutputSchema> {
         })
         .take(64)
         .collect();
-    Ok(OutputSchema { name, schema })
+    Form::new(OutputSchema { name, schema }).map_err(wrong)
 }
 
 /// A file's name and content.
@@ -148,8 +150,13 @@ fn bounded(source: impl Read, limit: usize, what: &str) -> CliResult<Vec<u8>> {
     if bytes.len() > limit {
         return Err(match limit {
             MAX_PROMPT => too_long(what, None),
-            _ => CliError::usage(format!("{what} is longer than {limit} bytes"))
-                .hint("attach a smaller file, or name its path in the prompt"),
+            _ => {
+                let most = human::bytes(limit as u64);
+                CliError::usage(format!(
+                    "{what} is longer than {most}, the most that can be given"
+                ))
+                .hint("give a smaller file, or name its path in the prompt")
+            }
         });
     }
     Ok(bytes)
@@ -243,13 +250,14 @@ mod tests {
         let good = folder.path().join("my answer.json");
         std::fs::write(&good, r#"{"type": "object"}"#).unwrap();
         let read = schema(&good).unwrap();
+        let read = read.asked();
         assert_eq!(
             (read.name.as_str(), read.schema["type"].as_str()),
             ("my_answer", Some("object"))
         );
-        for bad in ["[1]", "{", ""] {
+        for bad in ["[1]", "{", "", r#"{"type": "objekt"}"#] {
             std::fs::write(&good, bad).unwrap();
-            assert_eq!(schema(&good).unwrap_err().kind.code(), 2);
+            assert_eq!(schema(&good).err().unwrap().kind.code(), 2);
         }
     }
 }

@@ -12,6 +12,7 @@ mod environment;
 mod exit;
 mod export;
 mod follow;
+mod form;
 mod input;
 mod machine;
 mod node;

@@ -118,10 +118,13 @@ impl From<Trouble> for ReadError {
 pub(super) fn not_connected(place: &Place, error: &tokio_postgres::Error) -> OpenError {
     let path = place.shown.clone();
     let Some(db) = error.as_db_error() else {
-        return OpenError::Unreachable {
-            path,
-            detail: chain(error),
-        };
+        let detail = chain(error);
+        // The server was reached, and asks for what the client does not have.
+        if detail.ends_with("password missing") {
+            let detail = "it wants a password, and none is given".to_owned();
+            return OpenError::NotAdmitted { path, detail };
+        }
+        return OpenError::Unreachable { path, detail };
     };
     let detail = db.message().to_owned();
     match db.code().code() {

@@ -1,7 +1,7 @@
 //! `tenure limits`: what a session may take, what it has taken, and changing the former.
 
 use super::{Context, open, print};
-use crate::amounts::{LimitsChange, Money, Time, Tokens};
+use crate::amounts::{LimitsChange, Money, Time};
 use crate::args::{Global, LimitsArgs};
 use crate::exit::CliResult;
 use crate::render::human;
@@ -44,14 +44,12 @@ fn line(row: &SessionRow, limits: &Limits, steps: u32) -> Value {
 fn text(row: &SessionRow, limits: &Limits, steps: u32) -> String {
     let none = || "no limit".to_owned();
     let cost = limits.max_cost.map_or_else(none, |n| Money(n).to_string());
-    let tokens = limits
-        .max_tokens
-        .map_or_else(none, |n| Tokens(n).to_string());
+    let tokens = limits.max_tokens.map_or_else(none, |n| n.to_string());
     let time = limits
         .max_wall_ms
         .map_or_else(none, |n| Time(n).to_string());
     format!(
-        "cost    {cost}, spent {}\ntokens  {tokens}, used {}\ntime    {time} for a turn\nsteps   {steps} without new input\n",
+        "cost    {cost}; spent: {}\ntokens  {tokens}; used: {}\ntime    {time} for a turn\nsteps   {steps} without new input\n",
         human::cost(row.cost, row.cost_incomplete),
         row.usage.total(),
     )

@@ -146,7 +146,8 @@ fn told(node: &Node, role: &Role) {
                      on a private network"
                 ));
             }
-            format!("listening on {local}, told as {}", server.advertised())
+            let told = super::nodes::address(&server.advertised().to_string());
+            format!("listening on {local}, told as {told}")
         }
         None => "not reached by other nodes".to_owned(),
     };

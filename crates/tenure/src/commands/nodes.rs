@@ -71,6 +71,14 @@ fn state(node: &NodeRow) -> &'static str {
     }
 }
 
+/// A loopback address brings the machine it means along: others know it by that, people by a word.
+pub fn address(told: &str) -> String {
+    match told.split_once("#machine=") {
+        Some((url, _)) => format!("{} (its own machine)", safe_line(url)),
+        None => safe_line(told),
+    }
+}
+
 fn cells(node: &NodeRow) -> Vec<String> {
     let listed = |list: &[String], none: &str| {
         if list.is_empty() {
@@ -85,7 +93,7 @@ fn cells(node: &NodeRow) -> Vec<String> {
         state(node).to_owned(),
         format!("{:.1} s", node.lease_ms as f64 / 1000.0),
         node.sessions.to_string(),
-        node.address.as_deref().map_or("-".to_owned(), safe_line),
+        node.address.as_deref().map_or("-".to_owned(), address),
         listed(&node.labels, "-"),
         listed(&node.roots, "any"),
     ]
@@ -112,6 +120,11 @@ mod tests {
         let row = cells(&node);
         assert_eq!(row[2..], ["active", "5.2 s", "2", "-", "host=m1", "any"]);
         assert!(!row[1].contains('\u{1b}'));
+        assert_eq!(
+            address("http://127.0.0.1:7420#machine=m1"),
+            "http://127.0.0.1:7420 (its own machine)"
+        );
+        assert_eq!(address("http://10.0.0.1:7420"), "http://10.0.0.1:7420");
         node.draining = true;
         let told = line(&node);
         assert_eq!(

@@ -2,10 +2,11 @@
 
 mod compacted;
 
-use super::run::{Ended, finish};
+use super::run::{Ended, finish, waits};
 use super::{Context, notice, print};
 use crate::amounts::LimitsChange;
 use crate::args::{Global, ResumeArgs};
+use crate::background::Worker;
 use crate::config::{Config, Flags, load};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
@@ -97,7 +98,11 @@ async fn one(
         client.unpark(&row.id).await?;
     }
     if args.detach {
-        background::leave_to(config, store.as_ref(), &row.id).await?;
+        if let Worker::Nobody { reason } =
+            background::leave_to(config, store.as_ref(), &row.id).await?
+        {
+            notice(&waits(&row.id, &reason));
+        }
         view.finish("detached", 0, None, began);
         return Ok(0);
     }

@@ -9,6 +9,7 @@ use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
 use crate::follow::{End, Follow, Until, left_behind, told};
+use crate::form::Form;
 use crate::node::{self, Role};
 use crate::render::view::View;
 use crate::{ask, background, input, providers, store};
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::event::body::{Delivery, Location};
-use tenure_core::request::OutputSchema;
 use tenure_core::{MessageId, ModelRef, SessionId};
 use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Outcome, Prompt, Scope};
 use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
@@ -30,7 +30,7 @@ struct Asked {
     config: Config,
     text: String,
     attached: input::Attached,
-    schema: Option<OutputSchema>,
+    form: Option<Form>,
     title: Option<String>,
     cwd: PathBuf,
     rules: Rules,
@@ -40,7 +40,7 @@ struct Asked {
 /// Runs it; gives the exit code.
 pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> {
     let began = Instant::now();
-    let asked = check(cx, global, &args)?;
+    let mut asked = check(cx, global, &args)?;
     let target = target(&asked, &args).await?;
     let client = store::client(&asked.config, target.store.clone()).await;
     let (session, created) = prepare(&asked, &args, &client, &target).await?;
@@ -49,7 +49,7 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
         text: asked.text.clone(),
         files: asked.attached.files.clone(),
         media: asked.attached.media.clone(),
-        schema: asked.schema.clone(),
+        schema: asked.form.as_ref().map(|form| form.asked().clone()),
         effort: args.effort,
         delivery: if args.queue {
             Delivery::Queue
@@ -60,8 +60,8 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     let admission = client.admit(&session, prompt).await?;
     let mut view = View::new(session.clone(), args.json, cx.caps);
     view.gave(&admission.input);
-    if let Some(schema) = &asked.schema {
-        view.ask_form(admission.input.clone(), schema.clone());
+    if let Some(form) = asked.form.take() {
+        view.ask_form(admission.input.clone(), form);
     }
     view.session(created, Some(&admission.input), &target.model.to_string());
     if args.detach {
@@ -80,9 +80,7 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     let role = Role::command("run", Scope::Asked, approvals);
     let engine = node::start(&asked.config, target.store.clone(), &role).await?;
     if let Some(reason) = node::unplaced(&asked.config, target.store.as_ref(), &session).await? {
-        notice(&format!(
-            "{session} waits: {reason}; start `tenure node` where it can run (`tenure nodes` shows what each serves)"
-        ));
+        notice(&waits(&session, &reason));
     }
     let follow = Follow {
         client: engine.client(),
@@ -127,7 +125,7 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
     }
     let mut text = input::prompt(args.prompt.as_deref(), std::io::stdin())?;
     let mut attached = input::files(&args.files)?;
-    let schema = args
+    let form = args
         .output_schema
         .as_deref()
         .map(input::schema)
@@ -159,7 +157,7 @@ fn check(cx: &Context, global: &Global, args: &RunArgs) -> CliResult<Asked> {
         config,
         text,
         attached,
-        schema,
+        form,
         title,
         cwd,
         rules,
@@ -314,18 +312,25 @@ async fn detach(
 ) -> CliResult<u8> {
     let worker = background::leave_to(config, store, session).await?;
     view.finish("detached", 0, None, began);
+    let follow = format!("`tenure log --follow {session}` shows it");
+    match worker {
+        Worker::Nobody { reason } => notice(&waits(session, &reason)),
+        // A script wants the id, and nothing else.
+        _ if !cx.caps.stdout => {}
+        Worker::Node => notice(&format!("runs on a node of the store; {follow}")),
+        Worker::Process => notice(&format!("runs in the background; {follow}")),
+    }
     if !cx.caps.stdout {
-        // A script wants the id, and nothing else was printed.
         return print_id(view, session);
     }
-    let place = match worker {
-        Worker::Node => "on a node of the store",
-        Worker::Process => "in the background",
-    };
-    notice(&format!(
-        "runs {place}; `tenure log --follow {session}` shows it"
-    ));
     Ok(0)
+}
+
+/// No node serves the session's place.
+pub fn waits(session: &SessionId, reason: &str) -> String {
+    format!(
+        "{session} waits: {reason}; start `tenure node` where it can run (`tenure nodes` shows what each serves)"
+    )
 }
 
 fn print_id(view: &View, session: &SessionId) -> CliResult<u8> {

@@ -85,12 +85,8 @@ impl Left {
         }
         match self.inputs {
             0 => {}
-            1 => words.push(format!(
-                "1 input that waits stays with {parent} (`tenure show {parent}`)"
-            )),
-            n => words.push(format!(
-                "{n} inputs that wait stay with {parent} (`tenure show {parent}`)"
-            )),
+            1 => words.push(format!("1 input that waited there stays with {parent}")),
+            n => words.push(format!("{n} inputs that waited there stay with {parent}")),
         }
         words
     }

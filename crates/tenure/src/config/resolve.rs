@@ -558,7 +558,8 @@ impl Resolver<'_> {
         if !addressed && raw.base_url.is_some() {
             let error = CliError::usage(format!(
                 "providers.{name}.base_url must begin with http:// or https://"
-            ));
+            ))
+            .hint("write for example \"http://127.0.0.1:8080/v1\"");
             return Err(at(error, &origin(base_url.line)));
         }
         let parsed: Protocol =

@@ -91,6 +91,15 @@ impl MarkdownStream {
             }
             return;
         }
+        if self.after_list && !line.trim().is_empty() {
+            let goes_on = line.starts_with("  ") || line.starts_with('\t') || is_item(line);
+            if goes_on {
+                self.block.push('\n');
+            } else {
+                self.flush(out);
+            }
+            self.after_list = false;
+        }
         if let Some((mark, count, name)) = opening_fence(line).filter(|_| !self.in_list()) {
             self.flush(out);
             self.gap(out);
@@ -108,15 +117,6 @@ impl MarkdownStream {
                 self.flush(out);
             }
             return;
-        }
-        if self.after_list {
-            let goes_on = line.starts_with("  ") || line.starts_with('\t') || is_item(line);
-            if goes_on {
-                self.block.push('\n');
-            } else {
-                self.flush(out);
-            }
-            self.after_list = false;
         }
         let heading = self.block.is_empty() && line.starts_with('#');
         self.block.push_str(line);
@@ -229,6 +229,15 @@ mod tests {
                 "Last"
             ]
         );
+    }
+
+    #[test]
+    fn a_code_block_behind_a_list_ends_where_it_ends() {
+        let text = "- a\n\n```rust\nfn f() {}\n```\nEnd.";
+        let whole = ["• a", "", "  rust", "  fn f() {}", "", "End."];
+        for size in [1, 4, usize::MAX] {
+            assert_eq!(in_pieces(text, size), whole, "pieces of {size}");
+        }
     }
 
     #[test]

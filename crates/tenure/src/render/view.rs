@@ -11,12 +11,12 @@ use super::terminal::Caps;
 use super::transcript::{Detail, Drawing, Totals, Transcript, unseen_words};
 use super::tty::Screen;
 use crate::answer::Answer;
+use crate::form::Form as AnswerForm;
 use serde_json::Value;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use tenure_core::event::body::RetryScheduled;
 use tenure_core::event::{Event, EventBody};
-use tenure_core::request::OutputSchema;
 use tenure_core::{MessageId, SessionError, SessionId};
 use tenure_engine::LiveItem;
 
@@ -48,7 +48,7 @@ pub struct View {
 /// A form that the answer to one prompt must have.
 struct FormAsked {
     answer: Answer,
-    schema: OutputSchema,
+    form: AnswerForm,
     /// The answer that has it: as it was written, and its value.
     right: Option<(String, Value)>,
 }
@@ -103,10 +103,10 @@ impl View {
     }
 
     /// The answer to this prompt must have a form. A pipe gets that answer alone, once it was found to have it.
-    pub fn ask_form(&mut self, input: MessageId, schema: OutputSchema) {
+    pub fn ask_form(&mut self, input: MessageId, form: AnswerForm) {
         self.form_asked = Some(FormAsked {
             answer: Answer::new(input),
-            schema,
+            form,
             right: None,
         });
     }
@@ -117,7 +117,7 @@ impl View {
     /// It does not have the form.
     pub fn judge(&mut self) -> Result<(), SessionError> {
         if let Some(asked) = &mut self.form_asked {
-            let (text, value) = asked.answer.checked(&asked.schema)?;
+            let (text, value) = asked.answer.checked(&asked.form)?;
             asked.right = Some((text.to_owned(), value));
         }
         Ok(())

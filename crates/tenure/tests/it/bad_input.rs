@@ -67,6 +67,45 @@ fn files_that_cannot_be_attached() {
 }
 
 #[test]
+fn forms_of_answers_that_cannot_be_used() {
+    let place = Place::new(HELLO);
+    for (form, words) in [
+        ("{bad", "cannot be used"),
+        ("[1]", "no JSON object"),
+        (r#"{"type": "objekt"}"#, "/type"),
+        (
+            r##"{"properties": {"a": {"$ref": "#/nowhere"}}}"##,
+            "nowhere",
+        ),
+        (r#"{"$ref": "file:///etc/hostname"}"#, "nothing is fetched"),
+    ] {
+        place.write("project/form.json", form);
+        let out = place.run(&["run", "x", "--output-schema", "form.json"]);
+        refused(&place, out, words);
+    }
+    let out = place.run(&["run", "x", "--output-schema", "missing.json"]);
+    refused(&place, out, "missing.json");
+}
+
+#[test]
+fn files_that_are_too_large_say_how_large_they_may_be() {
+    let place = Place::new(HELLO);
+    let png = [b"\x89PNG\r\n\x1a\n".as_slice(), &vec![0; 8 << 20]].concat();
+    std::fs::write(place.path("project/big.png"), png).unwrap();
+    refused(
+        &place,
+        place.run(&["run", "x", "--file", "big.png"]),
+        "big.png is longer than 7.0 MiB",
+    );
+    std::fs::write(place.path("project/big.txt"), vec![b'x'; 2 << 20]).unwrap();
+    refused(
+        &place,
+        place.run(&["run", "x", "--file", "big.txt"]),
+        "big.txt is longer than 1 MiB",
+    );
+}
+
+#[test]
 fn models_and_providers_that_are_not_configured() {
     let place = Place::new(HELLO);
     let out = place.run(&["run", "x", "--model", "locla/m1"]);

@@ -142,6 +142,11 @@ fn a_node_is_listed_runs_what_it_serves_and_ends_when_it_is_drained_from_afar() 
     let out = cluster
         .run(&["run", "--requires", "gpu=yes", "--detach", "hi"])
         .exits(0);
+    assert!(
+        out.stderr.contains("waits: ") && out.stderr.contains("gpu=yes"),
+        "{}",
+        out.stderr
+    );
     let session = out.stdout.trim().to_owned();
     cluster.until("unplaceable session", || {
         cluster.state(&session) == "unplaceable"
@@ -341,6 +346,7 @@ fn a_node_says_what_it_is_and_leaves_on_sigterm() {
         "`a`",
         "listening on 127.0.0.1:",
         "told as http://localhost:",
+        "(its own machine)",
         "any folder",
         "host=",
         "draining",
@@ -396,6 +402,13 @@ fn a_store_that_cannot_be_used_is_told_apart_and_its_password_never_told() {
     assert!(
         !wrong.contains("not-the-secret") && wrong.contains("environment TENURE_STORE"),
         "{wrong}"
+    );
+    let none = with(&url.replace(&format!(":{password}@"), "@"))
+        .exits(1)
+        .stderr;
+    assert!(
+        none.contains("wants a password") && none.contains("PGPASSWORD"),
+        "{none}"
     );
     let nowhere = format!("postgres://{user}:{password}@127.0.0.1:1/d");
     let away = with(&nowhere).exits(1).stderr;

@@ -231,7 +231,7 @@ fn a_fork_in_mid_turn_says_what_stays_with_its_parent() {
     let out = place.run(&["fork", &parent]).exits(0);
     for words in [
         "in the middle of a turn",
-        &format!("1 input that waits stays with {parent}"),
+        &format!("1 input that waited there stays with {parent}"),
     ] {
         assert!(out.stderr.contains(words), "{words}: {}", out.stderr);
     }
