@@ -404,22 +404,8 @@ impl Transcript {
             EventBody::MediaWithheld(unseen) => {
                 self.mark(yellow, &format!("! {}", safe_line(&unseen_words(unseen))))
             }
-            EventBody::InterruptRequested(_) | EventBody::ExecutionInterrupted(_)
-                if self.own_interrupt =>
-            {
-                Vec::new()
-            }
-            EventBody::InterruptRequested(interrupt) => self.mark(
-                yellow,
-                &format!("■ interrupt requested by {}", safe_line(&interrupt.by)),
-            ),
-            EventBody::ExecutionInterrupted(end) => {
-                let why = match end.reason {
-                    InterruptReason::User => "interrupted",
-                    InterruptReason::Shutdown => "interrupted: its node shut down",
-                    InterruptReason::Superseded => "interrupted: replaced by other work",
-                };
-                self.mark(yellow, &format!("■ {why}"))
+            EventBody::InterruptRequested(_) | EventBody::ExecutionInterrupted(_) => {
+                self.interrupt(&event.body)
             }
             EventBody::StepFailed(end) if end.error.kind != "interrupted" => {
                 self.last_error = Some(end.error.message.clone());
@@ -475,6 +461,24 @@ impl Transcript {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn interrupt(&mut self, body: &EventBody) -> Vec<String> {
+        if self.own_interrupt {
+            return Vec::new();
+        }
+        let words = match body {
+            EventBody::InterruptRequested(interrupt) => {
+                format!("■ interrupt requested by {}", safe_line(&interrupt.by))
+            }
+            EventBody::ExecutionInterrupted(end) => match end.reason {
+                InterruptReason::User => "■ interrupted".to_owned(),
+                InterruptReason::Shutdown => "■ interrupted: its node shut down".to_owned(),
+                InterruptReason::Superseded => "■ interrupted: replaced by other work".to_owned(),
+            },
+            _ => return Vec::new(),
+        };
+        self.mark(Style::colour(Style::YELLOW), &words)
     }
 
     fn mark(&mut self, style: Style, text: &str) -> Vec<String> {
