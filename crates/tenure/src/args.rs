@@ -26,11 +26,21 @@ pub struct Cli {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Global {
     /// Configuration file (else TENURE_CONFIG, else tenure.toml in the user's configuration folder)
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        help_heading = "Options of every command"
+    )]
     pub config: Option<PathBuf>,
     /// Where sessions are kept: sqlite:PATH or postgres://USER@HOST/DATABASE (else TENURE_STORE, else the
     /// configuration)
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = "Options of every command"
+    )]
     pub store: Option<String>,
 }
 
@@ -131,7 +141,7 @@ pub struct RunArgs {
     /// Allow every tool call without asking: for trusted automation only
     #[arg(long)]
     pub allow_all: bool,
-    /// Hand the work to a background node and return at once
+    /// Leave the work to the background and return at once
     #[arg(long)]
     pub detach: bool,
     /// Only nodes with this label may run the session (may be repeated; `none` for any node)
@@ -215,7 +225,7 @@ pub struct ResumeArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
-    /// Hand the work to a background node and return at once
+    /// Leave the work to the background and return at once
     #[arg(long)]
     pub detach: bool,
 }

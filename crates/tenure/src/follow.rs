@@ -64,9 +64,6 @@ pub struct Follow<'a> {
     pub interactive: bool,
 }
 
-/// Kinds of errors that an endpoint's settings may be to blame for.
-const ENDPOINTS: [&str; 5] = ["auth", "permission", "not_found", "unsent", "timeout"];
-
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -409,8 +406,16 @@ pub fn told(
         }
         End::Outcome(Outcome::Failed(error)) => {
             let mut told = CliError::failed(error.message.clone());
-            if ENDPOINTS.contains(&error.kind.as_str()) {
-                told = told.hint("`tenure doctor` checks the endpoint and its key");
+            match error.kind.as_str() {
+                "auth" | "permission" | "unsent" | "timeout" => {
+                    told = told.hint("`tenure doctor` checks the endpoint and its key");
+                }
+                "not_found" => {
+                    told = told.hint(
+                        "check the model's name (`tenure models`) and base_url (`tenure doctor` tries it)",
+                    );
+                }
+                _ => {}
             }
             let told = told.hint(format!("`tenure show {session}` has all of it"));
             ("failed", Some(told), words(&error.kind, &error.message))

@@ -153,7 +153,8 @@ async fn reachable(
     let machine = &config.node.host_label.value;
     match NodeServer::bind(listen, &advertise, machine, secret, Limits::default()).await {
         Ok(server) => Ok((Some(peers.served_by(&server)), Some(server))),
-        Err(error) if role.door.is_some() => Err(CliError::usage(error.to_string())),
+        Err(error) if role.door.is_some() => Err(CliError::usage(error.to_string())
+            .hint("where it listens is set by --listen or node.listen; port 0 takes a free one")),
         Err(error) => {
             tracing::warn!(%error, "other nodes cannot reach this process; they wait for its poll");
             Ok((Some(peers), None))

@@ -7,7 +7,9 @@ use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult};
 use crate::follow::Signals;
 use crate::node::{self, Door, Node, Role};
-use crate::store;
+use crate::render::escape::safe_line;
+use crate::{providers, store};
+use std::path::Path;
 use std::time::Duration;
 use tenure_core::SessionId;
 use tenure_engine::{Approvals, Engine, Scope};
@@ -28,6 +30,9 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
         waiting_for.push(SessionId::parse(text).map_err(|e| CliError::usage(e.to_string()))?);
     }
     let role = role(&config, &args)?;
+    if role.door.is_some() {
+        models_asked(&config);
+    }
     if config.store.value.has_password() && global.store.is_some() {
         notice(
             "the password stands on the command line, where every user of this machine can read it; \
@@ -82,6 +87,12 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
             .collect()
     };
     roots.iter().try_for_each(|root| absolute(root))?;
+    for root in roots.iter().filter(|root| !Path::new(root).is_dir()) {
+        notice(&format!(
+            "there is no folder {} here: sessions below it would fail on this node until there is",
+            safe_line(root)
+        ));
+    }
     let clustered = matches!(config.store.value, StoreUrl::Postgres(_));
     let asked = args.listen.is_some()
         || args.advertise.is_some()
@@ -126,6 +137,22 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
         alone: args.alone,
         door,
     })
+}
+
+/// A session's model is asked by whoever runs it, with that one's own settings and keys: what is missing here fails
+/// sessions that other nodes could run.
+fn models_asked(config: &Config) {
+    if config.providers.is_empty() {
+        notice("no provider of models is configured: every session fails on this node");
+    }
+    for (name, provider) in &config.providers {
+        if let Err(error) = providers::settings(name, provider) {
+            notice(&format!(
+                "{}; sessions of its models fail on this node",
+                safe_line(&error.message)
+            ));
+        }
+    }
 }
 
 /// Says what this node is, for whoever reads its log.

@@ -117,10 +117,13 @@ pub fn line(row: &SessionRow, error: Option<&SessionError>) -> serde_json::Value
 }
 
 fn cells(row: &SessionRow, error: Option<&SessionError>, now: i64) -> Vec<String> {
-    // Why it failed says more than what was said before.
-    let last = match error {
-        Some(error) => format!("✗ {}", safe_line(error.message.trim())),
-        None => safe_line(row.last_line.trim()),
+    // Why it does not go on says more than what was said before.
+    let last = match (&row.state, error) {
+        (SessionState::Unplaceable { reason } | SessionState::Quarantined { reason }, _) => {
+            format!("✗ {}", safe_line(reason.trim()))
+        }
+        (_, Some(error)) => format!("✗ {}", safe_line(error.message.trim())),
+        _ => safe_line(row.last_line.trim()),
     };
     let title = safe_line(row.title.as_deref().unwrap_or("").trim());
     let words = match (title.is_empty(), last.is_empty()) {
@@ -157,9 +160,7 @@ pub fn state_words(row: &SessionRow) -> String {
         SessionState::Claimable { .. } => "claimable".to_owned(),
         SessionState::Waiting { .. } => "waiting".to_owned(),
         SessionState::Parked { inputs } => format!("parked ({inputs})"),
-        SessionState::Unplaceable { reason } => {
-            format!("unplaceable: {}", safe_line(reason))
-        }
+        SessionState::Unplaceable { .. } => "unplaceable".to_owned(),
         SessionState::Quarantined { .. } => "quarantined".to_owned(),
         SessionState::Idle => match row.last_outcome.as_deref() {
             None => "new".to_owned(),

@@ -510,6 +510,27 @@ fn a_node_waits_for_a_server_that_is_away_and_a_command_does_not() {
 }
 
 #[test]
+fn a_node_says_at_its_start_what_sessions_would_miss_there() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let config = std::fs::read_to_string(cluster.place.config()).unwrap();
+    cluster.place.write_config(&config.replace(
+        "protocol = \"openai-chat\"",
+        "protocol = \"openai-chat\"\napi_key_env = \"NOT_SET_HERE\"",
+    ));
+    let node = cluster.node("a", &["--root", "/no/such/folder"]);
+    let told = node.terminated().exits(0).stderr;
+    for words in [
+        "NOT_SET_HERE is not set",
+        "fail on this node",
+        "there is no folder /no/such/folder here",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[test]
 fn flags_that_cannot_work_are_refused_before_anything_is_begun() {
     let place = Place::new(HELLO);
     let store = ["--store", "postgres://me@127.0.0.1:1/d"];
