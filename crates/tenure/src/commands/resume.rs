@@ -194,6 +194,11 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
         return Ok(0);
     }
     let waiting: Vec<SessionRow> = store.claimable(10_000).await?;
+    if waiting.is_empty() && !args.json {
+        notice(
+            "no session has anything to do that nobody does (`tenure claims` shows who holds which)",
+        );
+    }
     let ids: Vec<_> = waiting.iter().map(|row| row.id.clone()).collect();
     let role = Role::command("resume", Scope::Any, Approvals::Headless);
     let engine = node::start(config, store.clone(), &role).await?;

@@ -135,7 +135,12 @@ fn resuming_an_idle_session_says_that_there_is_nothing_to_do() {
     let out = place.run(&["resume", &session]).exits(0);
     assert!(out.stderr.contains("nothing to do"), "{}", out.stderr);
     assert_eq!(place.events(&session).len(), before);
-    place.run(&["resume", "--all"]).exits(0);
+    let all = place.run(&["resume", "--all"]).exits(0);
+    assert!(
+        all.stderr.contains("no session has anything to do"),
+        "{}",
+        all.stderr
+    );
     assert_eq!(place.model().requests().len(), 1);
 }
 
