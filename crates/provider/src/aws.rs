@@ -3,7 +3,11 @@
 use crate::secret::Secret;
 
 #[cfg(all(feature = "bedrock", feature = "client"))]
+mod chain;
+#[cfg(all(feature = "bedrock", feature = "client"))]
 mod keys;
+#[cfg(all(feature = "bedrock", feature = "client"))]
+mod over_http;
 #[cfg(all(feature = "bedrock", feature = "client"))]
 mod profile;
 #[cfg(feature = "bedrock")]

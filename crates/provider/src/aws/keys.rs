@@ -1,10 +1,10 @@
 //! Where AWS's keys come from, and how a request is authorised with them.
 //!
-//! Not covered: SSO, assumed roles, web identities and the metadata service of a machine. A profile's
-//! `credential_process` stands for all of them: `aws configure export-credentials --format process` prints what any
-//! of them gives.
+//! Fixed keys, and programs that print keys, are read here. What has to be asked for (single sign-on, assumed roles, web
+//! identities, containers, machines) is left to AWS's own crate, when nothing else has any (`chain`).
 
 use super::AwsKeys;
+use super::chain::Chain;
 use super::profile::{self, Kind, Profile};
 use super::sign::sign;
 use crate::secret::Secret;
@@ -32,7 +32,9 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(crate) struct Aws {
     region: String,
     source: Source,
-    /// Keys a program gave, until shortly before they end.
+    /// Who is asked when the shared files hold no keys.
+    chain: Option<Chain>,
+    /// Keys that were asked for, until shortly before they end.
     kept: Mutex<Option<(AwsKeys, SystemTime)>>,
 }
 
@@ -60,7 +62,11 @@ impl Aws {
     /// When no region is known anywhere.
     pub fn find(settings: &ProviderSettings) -> Result<Self, SettingsError> {
         let env = |name: &str| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
-        Self::find_in(settings, &env)
+        let mut found = Self::find_in(settings, &env)?;
+        if let Source::Profile { name, .. } = &found.source {
+            found.chain = Some(Chain::new(settings, &found.region, name));
+        }
+        Ok(found)
     }
 
     fn find_in(settings: &ProviderSettings, env: Env<'_>) -> Result<Self, SettingsError> {
@@ -94,6 +100,7 @@ impl Aws {
         Ok(Self {
             region,
             source,
+            chain: None,
             kept: Mutex::new(None),
         })
     }
@@ -157,11 +164,6 @@ impl Aws {
         files: &Files,
         time: SystemTime,
     ) -> Result<AwsKeys, ProviderError> {
-        let kept = |kept: &Mutex<Option<(AwsKeys, SystemTime)>>| {
-            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = kept.as_ref().filter(|(_, until)| time < *until);
-            fresh.map(|(keys, _)| keys.clone())
-        };
         let files = files.clone();
         let owned = name.to_owned();
         let profile = tokio::task::spawn_blocking(move || files.read_now(&owned))
@@ -170,18 +172,29 @@ impl Aws {
         if let Some(keys) = keys_of(&profile) {
             return Ok(keys);
         }
-        if let Some(command) = profile.get("credential_process") {
-            if let Some(keys) = kept(&self.kept) {
-                return Ok(keys);
-            }
-            let (keys, until) = ask(command).await?;
-            if let Some(until) = until {
-                *self.kept.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some((keys.clone(), until.checked_sub(EARLY).unwrap_or(until)));
-            }
+        if let Some(keys) = self.kept(time) {
             return Ok(keys);
         }
-        Err(refused(&no_keys(name, &profile)))
+        let (keys, until) = match (profile.get("credential_process"), &self.chain) {
+            (Some(command), _) => ask(command).await?,
+            (None, Some(chain)) => chain
+                .keys()
+                .await
+                .map_err(|why| refused(&format!("{} ({why})", no_keys(name, &profile))))?,
+            (None, None) => return Err(refused(&no_keys(name, &profile))),
+        };
+        if let Some(until) = until {
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((keys.clone(), until.checked_sub(EARLY).unwrap_or(until)));
+        }
+        Ok(keys)
+    }
+
+    /// The keys that were asked for last, if they hold at `time`.
+    fn kept(&self, time: SystemTime) -> Option<AwsKeys> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = kept.as_ref().filter(|(_, until)| time < *until);
+        fresh.map(|(keys, _)| keys.clone())
     }
 }
 
@@ -195,12 +208,12 @@ fn no_keys(name: &str, profile: &Profile) -> String {
     ];
     if let Some(kind) = other.iter().find(|key| profile.contains_key(**key)) {
         return format!(
-            "the AWS profile {name} uses {kind}, which is not read here: add a profile with `credential_process = aws configure export-credentials --profile {name} --format process` and name it as profile"
+            "the AWS profile {name} uses {kind}, and no keys came of it: sign in with `aws sso login --profile {name}` where it signs on, else look at the role"
         );
     }
     if profile.is_empty() {
         return format!(
-            "no AWS keys: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write a profile {name} (~/.aws/credentials)"
+            "no AWS keys: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write a profile {name} (~/.aws/credentials); no web identity, container or machine gave any either"
         );
     }
     format!(

@@ -217,7 +217,7 @@ async fn without_keys_the_error_says_what_to_do() {
     assert!(
         say("[default]\nsso_session = work\n")
             .await
-            .contains("export-credentials")
+            .contains("aws sso login")
     );
     assert!(
         say("[default]\noutput = json\n")
@@ -228,6 +228,47 @@ async fn without_keys_the_error_says_what_to_do() {
     assert!(broken.contains("credential_process"), "{broken}");
     let quoted = say("[default]\ncredential_process = sh \"a\n").await;
     assert!(quoted.contains("quotes"), "{quoted}");
+}
+
+#[tokio::test]
+async fn keys_that_are_asked_for_sign_and_are_kept_until_shortly_before_they_end() {
+    use crate::aws::chain::tests::{chain, machine};
+    let (url, asked) = machine(true).await;
+    let shared = Shared::new("[default]\noutput = json\n", "");
+    let mut aws = found(&settings(), &shared.vars(&[])).unwrap();
+    aws.chain = Some(chain(&url));
+    for _ in 0..2 {
+        let signed = authorised(&aws).await.unwrap();
+        let by = signed[AUTHORIZATION].to_str().unwrap();
+        assert!(by.contains("Credential=ASIAEXAMPLE/"), "{by}");
+        assert_eq!(signed["x-amz-security-token"], "of-the-role");
+    }
+    let roles = || {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|line| line.contains("role-1")).count()
+    };
+    assert_eq!(roles(), 1, "kept");
+    let ends: jiff::Timestamp = "2098-12-31T23:59:00Z".parse().unwrap();
+    let late = SystemTime::UNIX_EPOCH + Duration::from_secs(ends.as_second() as u64);
+    let mut headers = HeaderMap::new();
+    aws.authorise(&mut headers, &aws.base_url(), b"{}", late)
+        .await
+        .unwrap();
+    assert_eq!(
+        roles(),
+        2,
+        "a minute before they end they are asked for anew"
+    );
+    // Keys of the shared files need nobody.
+    let shared = Shared::new(
+        "",
+        &format!("[default]\naws_access_key_id = {ID}\naws_secret_access_key = {SECRET}\n"),
+    );
+    let mut aws = found(&settings(), &shared.vars(&[])).unwrap();
+    aws.chain = Some(chain(&url));
+    let signed = authorised(&aws).await.unwrap();
+    assert!(signed[AUTHORIZATION].to_str().unwrap().contains(ID));
+    assert_eq!(roles(), 2);
 }
 
 #[tokio::test]
