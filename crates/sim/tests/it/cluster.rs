@@ -59,7 +59,7 @@ async fn all_stream(fleet: &Fleet, sessions: &[SessionId]) {
     for session in sessions {
         let watch = fleet.watch(session);
         watch
-            .until_events("attempt.started", 1, PATIENCE)
+            .until_events("fragment.started", 1, PATIENCE)
             .await
             .unwrap();
     }

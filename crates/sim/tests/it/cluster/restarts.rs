@@ -4,17 +4,31 @@ use super::{PATIENCE, Work, all_stream, count, ends_well, fleet, sessions};
 use tenure_sim::cluster::{Gaps, Ground, Overlaps};
 use tenure_testbed::postgres_or_skip;
 
+/// So many begin at once; the next ones follow when these stream.
+const TOGETHER: usize = 12;
+
+/// The pause between two pieces of an answer. Few sessions stream as fast as they can; many take the two seconds that a
+/// short step of a real model takes, or the figure would be that of a machine with more to do than it can.
+fn pace_ms(sessions: usize) -> u64 {
+    if sessions <= 50 { 20 } else { 200 }
+}
+
 async fn rolling_restart(ground: Ground, nodes: usize, sessions: usize) -> Gaps {
     let work = Work {
         steps: 6,
         pieces: 10,
-        pause_ms: 20,
+        pause_ms: pace_ms(sessions),
         command_s: 0.02,
     };
     let mut fleet = fleet(nodes, ground, work).await;
-    let all = fleet.busy(sessions).await.unwrap();
+    let mut all = Vec::new();
+    while all.len() < sessions {
+        // In one step they would all reach their boundaries, and ask for a shell, at the same moment for ever.
+        let together = fleet.busy(TOGETHER.min(sessions - all.len())).await.unwrap();
+        all_stream(&fleet, &together).await;
+        all.extend(together);
+    }
     let watches: Vec<_> = all.iter().map(|session| fleet.watch(session)).collect();
-    all_stream(&fleet, &all).await;
     let mut window = (i64::MAX, 0);
     for node in 0..nodes {
         let (at, status) = fleet.node(node).terminate(PATIENCE).unwrap();
