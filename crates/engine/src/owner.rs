@@ -253,6 +253,7 @@ async fn begin(
         window_said: None,
         output_cut: false,
         held: Vec::new(),
+        fresh: false,
         sealed,
         state,
     };
@@ -266,6 +267,7 @@ async fn begin(
     runner.quiet = quiet(shared, session, tenure, goes_on).await?;
     if goes_on {
         runner.go_on(tenure);
+        runner.fresh = true;
         return Ok((runner, true));
     }
     let go = runner.recover(tenure).await?;

@@ -63,6 +63,8 @@ pub(crate) struct Runner {
     pub writer: Writer,
     pub life: Life,
     pub state: SessionState,
+    /// The fold was just read to the head of the log: the first boundary need not ask again.
+    pub fresh: bool,
     /// The last seq the stored checkpoints cover.
     pub sealed: Option<u64>,
     pub tools: ToolRunner,
@@ -129,7 +131,9 @@ impl Runner {
     /// One look at a safe boundary, and what follows from it. `None`: look again.
     async fn boundary(&mut self) -> Result<Option<DrainEnd>, DrainError> {
         let store = self.shared.store.as_ref();
-        load::catch_up(store, &self.session, &mut self.state).await?;
+        if !std::mem::take(&mut self.fresh) {
+            load::catch_up(store, &self.session, &mut self.state).await?;
+        }
         load::seal(store, &self.session, &self.state, &mut self.sealed).await;
         self.load_rules();
         if self.shared.let_go.is_cancelled() || !self.is_served_here() {

@@ -601,17 +601,19 @@ pub(super) async fn checkpoints(
     id: &SessionId,
     version: u32,
 ) -> Result<Vec<Checkpoint>, ReadStop> {
-    head_of(conn, id).await?;
-    let rows = conn
-        .rows(
-            concat!(
-                chain!(),
-                "SELECT k.through, k.bytes FROM chain c JOIN @.checkpoint k ON k.sid = c.sid \
-                 AND k.version = $2 AND k.through BETWEEN c.lo AND c.hi ORDER BY k.through"
-            ),
-            params![TEXT: id.as_str(), INT8: i64::from(version)],
-        )
-        .await?;
+    // Both questions are on their way before the first is answered.
+    let params = params![TEXT: id.as_str(), INT8: i64::from(version)];
+    let stored = conn.rows(
+        concat!(
+            chain!(),
+            "SELECT k.through, k.bytes FROM chain c JOIN @.checkpoint k ON k.sid = c.sid \
+             AND k.version = $2 AND k.through BETWEEN c.lo AND c.hi ORDER BY k.through"
+        ),
+        params,
+    );
+    let (known, stored) = tokio::join!(head_of(conn, id), stored);
+    known?;
+    let rows = stored?;
     let found = rows.iter().map(|row| Checkpoint {
         through: uint(row.get(0)),
         version,
