@@ -21,7 +21,15 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
     let binary = target_directory()?.join("release/tenure");
     must(
         cargo()
-            .args(["run", "--release", "-p", "tenure-sim", "--bin", name, "--"])
+            .args([
+                "run",
+                "--release",
+                "-p",
+                "tenure-sim",
+                "--features",
+                "bedrock",
+            ])
+            .args(["--bin", name, "--"])
             .args(arguments)
             .env("TENURE_BIN", binary),
     )

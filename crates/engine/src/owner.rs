@@ -267,7 +267,8 @@ async fn begin(
     runner.quiet = quiet(shared, session, tenure, goes_on).await?;
     if goes_on {
         runner.go_on(tenure);
-        runner.fresh = true;
+        // The calls of a step that waits come first, and they change the log.
+        runner.fresh = !runner.waiting;
         return Ok((runner, true));
     }
     let go = runner.recover(tenure).await?;

@@ -2,8 +2,8 @@
 //!
 //! A [`Script`] says turn by turn what the model answers: text, reasoning, tool calls, delays and faults. A
 //! [`ScriptedModel`] serves it over real sockets in the wire forms of all vendors at once: OpenAI Chat Completions and
-//! Responses, Anthropic Messages, Google Gemini. Each request is first checked by [`validate`]; what a vendor would refuse is answered with
-//! 400 in that vendor's own error form, naming the rules broken. The format is documented in `docs/scripted-model.md`.
+//! Responses, Anthropic Messages, Google Gemini, Bedrock ConverseStream. Each request is first checked by [`validate`]; what
+//! a vendor would refuse is answered with 400 in that vendor's own error form, naming the rules broken. The format is documented in `docs/scripted-model.md`.
 //!
 //! ```
 //! use tenure_scripted::{Part, Script, ScriptedModel, Turn};
@@ -46,6 +46,7 @@ mod vendor;
 mod whole;
 
 pub use cli::{CliError, CliOptions, serve_cli};
+pub use encode::event_frames::event as event_frame;
 pub use issue::SEAL_PREFIX;
 pub use measure::measure;
 pub use record::{Ended, Recorded, Verdict};

@@ -25,8 +25,8 @@ pub(crate) fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// One event of the stream.
-pub(crate) fn event(kind: &str, payload: &[u8]) -> Vec<u8> {
+/// One event of an AWS event stream as bytes: `payload` is its JSON, `kind` the event's type.
+pub fn event(kind: &str, payload: &[u8]) -> Vec<u8> {
     let headers = [
         (":event-type", kind),
         (":content-type", "application/json"),

@@ -49,7 +49,7 @@ impl Row {
 }
 
 /// What is measured, in the order of the table: name, unit, direction, fixed target.
-const FIGURES: [(&str, &str, Good, f64); 22] = [
+const FIGURES: [(&str, &str, Good, f64); 24] = [
     ("one-turn `tenure run`, wall", "ms", Good::AtMost, 80.0),
     (
         "one-turn `tenure run` on a fresh store, wall",
@@ -147,6 +147,8 @@ const FIGURES: [(&str, &str, Good, f64); 22] = [
     ),
     ("decode Gemini, small deltas", "MB/s", Good::AtLeast, 200.0),
     ("decode Gemini, large deltas", "MB/s", Good::AtLeast, 200.0),
+    ("decode Bedrock, small deltas", "MB/s", Good::AtLeast, 200.0),
+    ("decode Bedrock, large deltas", "MB/s", Good::AtLeast, 200.0),
 ];
 
 /// The first of the decode figures; each stream says which one after it is its own.

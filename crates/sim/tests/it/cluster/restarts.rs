@@ -24,7 +24,10 @@ async fn rolling_restart(ground: Ground, nodes: usize, sessions: usize) -> Gaps 
     let mut all = Vec::new();
     while all.len() < sessions {
         // In one step they would all reach their boundaries, and ask for a shell, at the same moment for ever.
-        let together = fleet.busy(TOGETHER.min(sessions - all.len())).await.unwrap();
+        let together = fleet
+            .busy(TOGETHER.min(sessions - all.len()))
+            .await
+            .unwrap();
         all_stream(&fleet, &together).await;
         all.extend(together);
     }
