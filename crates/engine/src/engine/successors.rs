@@ -14,7 +14,11 @@ const BELIEVED_MS: u64 = 500;
 
 /// The nodes as they were last read, with what was given to each since.
 #[derive(Debug, Default)]
-pub(crate) struct Successors(Mutex<Option<Plan>>);
+pub(crate) struct Successors {
+    plan: Mutex<Option<Plan>>,
+    /// Held while they are read: a second reading would forget what was given since the first.
+    reading: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug)]
 struct Plan {
@@ -52,14 +56,18 @@ impl Successors {
         session: &SessionId,
         location: &Location,
     ) -> Option<Incarnation> {
-        let now = env.boot_ms();
-        if !self.is_fresh(now) {
-            match store.nodes().await {
-                Ok(rows) => self.renew(now, own, rows),
-                Err(error) => tracing::warn!(%error, "cannot look for a successor"),
+        if !self.is_fresh(env.boot_ms()) {
+            let _reading = self.reading.lock().await;
+            let now = env.boot_ms();
+            // Others may have waited for the same.
+            if !self.is_fresh(now) {
+                match store.nodes().await {
+                    Ok(rows) => self.renew(now, own, rows),
+                    Err(error) => tracing::warn!(%error, "cannot look for a successor"),
+                }
             }
         }
-        let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         let chosen = plan
             .as_mut()?
             .nodes
@@ -71,7 +79,7 @@ impl Successors {
     }
 
     fn is_fresh(&self, now_ms: u64) -> bool {
-        let plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         plan.as_ref()
             .is_some_and(|plan| now_ms.saturating_sub(plan.read_ms) < BELIEVED_MS)
     }
@@ -82,10 +90,37 @@ impl Successors {
             .filter(|row| &row.incarnation != own && takes(row))
             .map(Candidate::from)
             .collect();
-        let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         *plan = Some(Plan {
             read_ms: now_ms,
             nodes,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::Bed;
+
+    /// All of a node's sessions let go at the same boundary: each asks while the nodes are being read.
+    #[tokio::test]
+    async fn those_that_ask_at_once_are_given_to_each_in_turn() {
+        let bed = Bed::new([]);
+        let own = bed.raw_node().await;
+        let heirs = [bed.raw_node().await, bed.raw_node().await];
+        let successors = Successors::default();
+        let env = bed.config.env.as_ref();
+        let anywhere = Location::at(String::new());
+        let sessions: Vec<SessionId> = (1..=24).map(SessionId::from_bits).collect();
+        let chosen =
+            futures::future::join_all(sessions.iter().map(|session| {
+                successors.choose(bed.store.as_ref(), env, &own, session, &anywhere)
+            }))
+            .await;
+        for heir in &heirs {
+            let given = chosen.iter().filter(|to| to.as_ref() == Some(heir));
+            assert_eq!(given.count(), 12, "{chosen:?}");
+        }
     }
 }
