@@ -34,7 +34,7 @@ usage: cargo xtask TASK
   bench ...   benchmarks in release mode; arguments go to the benchmark program
   kill [--points N] ...
               kills a real process at N random points and checks what is left; arguments go to the program
-  sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] [--mutants [--only TEXT]] [--jobs J]
+  sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] [--mutants [--only TEXT] [--hinted]] [--jobs J]
               runs the simulation: each seed is a schedule of faults; prints the smallest one that breaks a promise
               --mutants  breaks each rule in turn and prints the first seed that shows it
   fuzz [--seconds N] [TARGET...]

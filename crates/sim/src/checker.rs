@@ -100,6 +100,7 @@ pub fn check(events: &[Event]) -> Vec<Finding> {
         cancel.on(event, turns.execution(), &mut out);
         turns.on(event, &mut out);
     }
+    inputs.finish(&mut out);
     out.all
 }
 

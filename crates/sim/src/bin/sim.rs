@@ -16,10 +16,12 @@ usage: cargo xtask sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] 
 
   --seeds N        how many seeds to run (1000; with --seed alone: 1)
   --seed S         the first seed (1)
-  --scenario NAME  mixed, interrupts, crashes, drains, outages or edges; else the seed chooses
+  --scenario NAME  mixed, interrupts, crashes, drains, outages, edges, silence, orphans, rests or places;
+                   else the seed chooses
   --mutant NAME    breaks a rule on purpose: the first seed that fails is a success
   --mutants        breaks each rule in turn and prints the first seed that shows it
   --only TEXT      with --mutants: only those whose names contain it
+  --hinted         with --mutants: only seeds of the scenario that is said to show each
   --jobs J         threads (all cores)
   --keep-going     run all seeds, whatever they find
   --log            print the exported log of the seed, with --seed alone
@@ -35,6 +37,7 @@ struct Options {
     jobs: usize,
     mutants: bool,
     only: String,
+    hinted: bool,
     keep_going: bool,
     log: bool,
 }
@@ -51,6 +54,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
         jobs: cores,
         mutants: false,
         only: String::new(),
+        hinted: false,
         keep_going: false,
         log: false,
     };
@@ -81,6 +85,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Options> {
             }
             "--mutants" => options.mutants = true,
             "--only" => options.only.clone_from(value()?),
+            "--hinted" => options.hinted = true,
             "--keep-going" => options.keep_going = true,
             "--log" => options.log = true,
             "--trace" => {
@@ -127,15 +132,19 @@ fn each_mutant(options: &mut Options) -> bool {
         let name = mutant.name;
         if let Expected::Elsewhere(why) = mutant.expected {
             *counts.entry("elsewhere").or_default() += 1;
-            println!("{name:<34} elsewhere: {why}");
+            let by = mutant.witness.unwrap_or("nothing");
+            println!("{name:<34} not visible here: {why}; caught by `{by}`");
             continue;
         }
         options.mutations = mutant.mutations();
+        if options.hinted {
+            options.scenario = mutant.shows_in;
+        }
         let first = search(options).failed.into_iter().next();
         let verdict = match (&first, mutant.expected) {
             (Some(_), Expected::Caught) => "caught",
             (Some(_), _) => "CAUGHT, and said to be redundant",
-            (None, Expected::Caught) => "SURVIVES",
+            (None, Expected::Caught) => "SURVIVES (a defect)",
             (None, _) => "redundant",
         };
         *counts.entry(verdict).or_default() += 1;
@@ -149,11 +158,11 @@ fn each_mutant(options: &mut Options) -> bool {
                 );
             }
             None => {
-                let why = match mutant.expected {
-                    Expected::Redundant(why) => why,
-                    _ => "",
+                let (why, by) = match (mutant.expected, mutant.witness) {
+                    (Expected::Redundant(why), Some(by)) => (why, format!("; caught by `{by}`")),
+                    _ => ("", String::new()),
                 };
-                println!("{name:<34} {verdict} in {} seeds {why}", options.seeds);
+                println!("{name:<34} {verdict} in {} seeds {why}{by}", options.seeds);
             }
         }
     }

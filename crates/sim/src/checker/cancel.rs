@@ -32,7 +32,7 @@ impl Cancel {
         let Some((execution, since)) = &self.stopping else {
             return;
         };
-        if starts(&event.body) {
+        if starts(event) {
             out.add(
                 Promise::CancelIsAnEvent,
                 format!(
@@ -59,15 +59,18 @@ impl Cancel {
 }
 
 /// Does it start something?
-fn starts(body: &EventBody) -> bool {
+fn starts(event: &Event) -> bool {
+    // A place may be rebuilt by others at any time; its owner moves no session that is being stopped.
+    if matches!(event.body, EventBody::AttachmentReplaced(_)) {
+        return event.epoch.is_some();
+    }
     matches!(
-        body,
+        event.body,
         EventBody::StepStarted(_)
             | EventBody::AttemptStarted(_)
             | EventBody::ToolStarted(_)
             | EventBody::InputPromoted(_)
             | EventBody::CompactionStarted(_)
             | EventBody::ExecutionStarted(_)
-            | EventBody::AttachmentReplaced(_)
     )
 }

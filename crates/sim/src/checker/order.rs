@@ -86,6 +86,8 @@ fn is_open_to_all(body: &EventBody) -> bool {
             | EventBody::InputDeliveryChanged(_)
             | EventBody::InterruptRequested(_)
             | EventBody::PermissionAnswered(_)
+            // Whoever looks after a place may say that it was rebuilt (R14).
+            | EventBody::AttachmentReplaced(_)
             | EventBody::SessionReleased(_)
             | EventBody::SessionQuarantined(_)
             | EventBody::Unknown(_)

@@ -7,23 +7,18 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tenure_core::event::body::{Delivery, PermissionAnswer};
-use tenure_core::event::{Event, EventBody};
+use tenure_core::event::body::{AttachmentReplaced, Delivery, Location, PermissionAnswer};
+use tenure_core::event::{Event, EventBody, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
 use tenure_engine::{Client, EngineError, NewSession, Prompt};
 use tenure_store::{
-    AppendError, DeleteError, FollowItem, Interrupt, Interrupted, ReadError, Store,
+    Append, AppendError, DeleteError, FollowItem, Interrupt, Interrupted, ReadError, Store,
 };
 use tenure_tools::permission::{Mode, PermissionConfig, Rules};
 
 /// The process of all clients: it never dies.
 pub const CLIENTS: Proc = Proc(1);
-
-/// Where sessions run.
-const HERE: &str = "/usr";
-/// Where they are moved to.
-const THERE: &str = "/";
 
 /// What clients were told, and what they have seen.
 #[derive(Debug, Default)]
@@ -166,11 +161,12 @@ impl Clients {
 
     async fn create(self: &Arc<Self>, number: usize) {
         let id = SessionId::from_bits(self.id(1, number));
-        let wanted = id.clone();
+        let (wanted, here) = (id.clone(), self.world.plan.place(0));
         let made = self.until(move |client, _| {
-            let new = new_session(wanted.clone());
+            let requires = here.requires.clone();
+            let new = new_session(wanted.clone(), here.directory.clone());
             async move {
-                match client.create(new).await {
+                match client.create_requiring(new, requires).await {
                     Ok(_) => Tried::Done(true),
                     // A first try was executed after all.
                     Err(EngineError::Append(
@@ -233,11 +229,15 @@ impl Clients {
             ActionKind::CancelInput => self.cancel(&session).await,
             ActionKind::Fork => self.fork(&session, number).await,
             ActionKind::Delete => self.delete(&session).await,
-            ActionKind::Unpark
-            | ActionKind::Compact
-            | ActionKind::Move
-            | ActionKind::Rename
-            | ActionKind::Release => self.change(&session, action.kind).await,
+            ActionKind::Move => {
+                let there = self.world.plan.place(1 + number);
+                self.change(&session, action.kind, there).await;
+            }
+            ActionKind::Rebuild => self.rebuild(&session, number).await,
+            ActionKind::Unpark | ActionKind::Compact | ActionKind::Rename | ActionKind::Release => {
+                let here = self.world.plan.place(0);
+                self.change(&session, action.kind, here).await;
+            }
         }
     }
 
@@ -366,17 +366,51 @@ impl Clients {
         done.await;
     }
 
-    async fn change(&self, session: &SessionId, kind: ActionKind) {
+    /// Whoever looks after sandboxes says that this one was rebuilt: what still runs there is of the old one.
+    async fn rebuild(&self, session: &SessionId, number: usize) {
+        let of = session.clone();
+        let done = self.until(move |_, store| {
+            let of = of.clone();
+            async move {
+                let row = match store.session(&of).await {
+                    Ok(Some(row)) => row,
+                    Ok(None) => return Tried::Done(()),
+                    Err(_) => return Tried::Again,
+                };
+                let generation = row.generation + 1;
+                let event = NewEvent {
+                    id: EventId::derived(&[of.as_str(), &format!("rebuilt {number} {generation}")]),
+                    created_ms: 0,
+                    body: AttachmentReplaced {
+                        location: row.location,
+                        generation,
+                        reason: "rebuilt".to_owned(),
+                    }
+                    .into(),
+                };
+                match store.append(Append::unfenced(of, vec![event])).await {
+                    Err(AppendError::Unavailable { .. } | AppendError::Unknown { .. }) => {
+                        Tried::Again
+                    }
+                    // Another change of the place came first: it is not what was to be said.
+                    _ => Tried::Done(()),
+                }
+            }
+        });
+        done.await;
+    }
+
+    async fn change(&self, session: &SessionId, kind: ActionKind, place: Location) {
         if kind == ActionKind::Unpark {
             self.told().unparked.push(session.clone());
         }
         let of = session.clone();
         let done = self.until(move |client, _| {
-            let of = of.clone();
+            let (of, place) = (of.clone(), place.clone());
             async move {
                 let result = match kind {
                     ActionKind::Compact => client.compact(&of).await.map(|_| ()),
-                    ActionKind::Move => client.relocate(&of, THERE.to_owned()).await.map(|_| ()),
+                    ActionKind::Move => client.relocate_to(&of, place).await.map(|_| ()),
                     ActionKind::Rename => client.rename(&of, "another title".to_owned()).await,
                     ActionKind::Release => client.release(&of, "client").await,
                     _ => client.unpark(&of).await,
@@ -542,7 +576,7 @@ impl Clients {
 /// What only takes time needs no leave; `ask` does.
 fn rules() -> Rules {
     let mut config = PermissionConfig::default();
-    for tool in ["work", "note", "nothing"] {
+    for tool in ["work", "note", "watch", "nothing"] {
         config
             .set(tool, "*", Mode::Allow)
             .expect("invariant: `*` is a pattern of every tool");
@@ -550,10 +584,10 @@ fn rules() -> Rules {
     Rules::from_config(&config)
 }
 
-fn new_session(id: SessionId) -> NewSession {
+fn new_session(id: SessionId, directory: String) -> NewSession {
     NewSession {
         id: Some(id),
-        directory: HERE.to_owned(),
+        directory,
         model: ModelRef {
             provider: PROVIDER.to_owned(),
             model: "m1".to_owned(),

@@ -142,6 +142,10 @@ impl Environment for SimEnvironment {
         })
     }
 
+    fn is_local(&self, process: &ProcessId) -> bool {
+        process.boot_id == self.machine.boot_id
+    }
+
     fn as_ids(&self) -> &dyn IdSource {
         self
     }

@@ -29,7 +29,8 @@ pub fn judge(world: &World, clients: &Clients) -> (Logs, Vec<Violation>) {
             events,
             found: &mut found,
         };
-        judged.log(&world.ledger);
+        let woken = clients.told().unparked.contains(session);
+        judged.log(&world.ledger, woken);
     }
     told(&clients.told(), &logs, &mut found);
     (logs, found)
@@ -77,7 +78,8 @@ impl Judged<'_> {
         add(self.found, promise, message);
     }
 
-    fn log(mut self, ledger: &Ledger) {
+    /// `woken`: somebody woke what rested, which leaves no event.
+    fn log(mut self, ledger: &Ledger, woken: bool) {
         let mut open: Option<ExecutionId> = None;
         let mut interrupted: Vec<ExecutionId> = Vec::new();
         let mut quarantined = false;
@@ -128,6 +130,91 @@ impl Judged<'_> {
             self.add("P7", format!("{open} is open, and nobody works on it"));
         }
         self.stale_results();
+        self.settled_first(&ledger.registry.lost(self.session));
+        if !woken {
+            self.rests();
+        }
+    }
+
+    /// Without what a fork inherits: that is judged in its parent's log.
+    fn own_events(&self) -> &[Event] {
+        let fork = self.events.iter().rposition(is_fork);
+        &self.events[fork.unwrap_or(0)..]
+    }
+
+    /// Whoever took the session from a lost owner in the middle of a step settles first: of what had not begun, nothing
+    /// is run (R10).
+    fn settled_first(&mut self, lost: &BTreeSet<u64>) {
+        let mut begun = BTreeSet::new();
+        let mut late = Vec::new();
+        for event in self.own_events() {
+            let Some(epoch) = event.epoch.filter(|epoch| begun.insert(*epoch)) else {
+                continue;
+            };
+            let settles = matches!(
+                event.body,
+                EventBody::RecoveryStarted(_) | EventBody::SessionQuarantined(_)
+            );
+            if lost.contains(&epoch) && !settles {
+                late.push(format!(
+                    "epoch {epoch} found a lost owner's step open, and began with {} at seq {}",
+                    event.body.type_name(),
+                    event.seq
+                ));
+            }
+        }
+        for words in late {
+            self.add("P5", words);
+        }
+    }
+
+    /// What waits when an execution fails or is interrupted rests, until somebody says something new; what was said
+    /// behind the interrupt is new (R4, R5).
+    fn rests(&mut self) {
+        let mut resting: Option<u64> = None;
+        let mut stopped = false;
+        let mut since: BTreeSet<MessageId> = BTreeSet::new();
+        let mut early = Vec::new();
+        for event in self.own_events() {
+            match &event.body {
+                EventBody::InputAdmitted(e) if event.epoch.is_none() => {
+                    resting = None;
+                    if stopped {
+                        since.insert(e.input.clone());
+                    }
+                }
+                EventBody::InputCancelled(e) => {
+                    since.remove(&e.input);
+                }
+                EventBody::SessionReleased(_) => resting = None,
+                EventBody::InterruptRequested(e) => match e.execution {
+                    Some(_) => {
+                        stopped = true;
+                        since.clear();
+                    }
+                    // Nothing had begun.
+                    None => resting = Some(event.seq),
+                },
+                EventBody::ExecutionFailed(_) | EventBody::ExecutionInterrupted(_) => {
+                    resting = since.is_empty().then_some(event.seq);
+                    stopped = false;
+                    since.clear();
+                }
+                EventBody::ExecutionStarted(_) | EventBody::InputPromoted(_) => {
+                    if let Some(at) = resting.take() {
+                        early.push(format!(
+                            "{} at seq {}, of what rests since seq {at}",
+                            event.body.type_name(),
+                            event.seq
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for words in early {
+            self.add("R4", words);
+        }
     }
 
     /// Is the event one of the parent's?
@@ -326,6 +413,10 @@ fn interrupt(
         }
         Interrupted::Idle => {}
     }
+}
+
+fn is_fork(event: &Event) -> bool {
+    matches!(event.body, EventBody::SessionForked(_))
 }
 
 /// After *stopped before start* nothing begins before somebody has written something new.

@@ -5,10 +5,12 @@
 
 use super::environment::Machine;
 use super::executor::{Executor, Micros, Proc};
+use super::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::event::EventBody;
-use tenure_core::id::{CallId, Incarnation, MessageId, SessionId};
+use tenure_core::id::{CallId, MessageId, SessionId};
+use tenure_core::placement::Serves;
 use tenure_store::memory::Database;
 use tenure_tools::guardian::LeaseDeadline;
 
@@ -56,14 +58,43 @@ pub struct Starting {
     pub proc: Proc,
     /// Where.
     pub machine: Arc<Machine>,
+    /// Which places are served there.
+    pub serves: Serves,
     /// Its pid.
     pub pid: u32,
     /// The deadline its guardian watches, if it has one.
     pub lease: Option<LeaseDeadline>,
 }
 
+/// A request under way.
+#[derive(Debug)]
+struct Request {
+    key: String,
+    session: SessionId,
+    proc: Proc,
+    open: bool,
+}
+
+/// A request that was sent; dropping it is what ends it.
+pub struct Sending {
+    ledger: Arc<Ledger>,
+    number: Option<usize>,
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let mut state = self.ledger.state();
+        let request = self.number.and_then(|n| state.requests.get_mut(n));
+        if let Some(request) = request {
+            request.open = false;
+        }
+    }
+}
+
 /// The world's book.
 pub struct Ledger {
+    /// What is known of nodes and tenures.
+    pub registry: Registry,
     executor: Executor,
     database: Arc<Database>,
     state: Mutex<State>,
@@ -73,11 +104,14 @@ pub struct Ledger {
 struct State {
     starts: Vec<Start>,
     sent: BTreeSet<String>,
+    requests: Vec<Request>,
+    /// Processes that were paused: what runs in them goes on before they can know that they are late.
+    paused: BTreeSet<Proc>,
+    /// Dead processes whose guardians have not noticed.
+    lingering: BTreeSet<Proc>,
     violations: Vec<Violation>,
     counts: BTreeMap<&'static str, u64>,
     pids: u32,
-    crashed: BTreeSet<Incarnation>,
-    resigned: BTreeSet<Incarnation>,
     notes: Vec<(Micros, String)>,
 }
 
@@ -85,6 +119,7 @@ impl Ledger {
     /// An empty book.
     pub fn new(executor: Executor, database: Arc<Database>) -> Self {
         Self {
+            registry: Registry::default(),
             executor,
             database,
             state: Mutex::default(),
@@ -134,26 +169,6 @@ impl Ledger {
         self.state().notes.clone()
     }
 
-    /// Lives of a process that was killed at its work.
-    pub fn crashed(&self, lives: &[Incarnation]) {
-        self.state().crashed.extend(lives.iter().cloned());
-    }
-
-    /// Was it killed at its work?
-    pub fn has_crashed(&self, life: &Incarnation) -> bool {
-        self.state().crashed.contains(life)
-    }
-
-    /// A node said by itself that it is done.
-    pub fn resigned(&self, life: &Incarnation) {
-        self.state().resigned.insert(life.clone());
-    }
-
-    /// Did it say so?
-    pub fn has_resigned(&self, life: &Incarnation) -> bool {
-        self.state().resigned.contains(life)
-    }
-
     /// A fresh pid.
     pub fn pid(&self) -> u32 {
         let mut state = self.state();
@@ -173,6 +188,7 @@ impl Ledger {
             machine,
             pid,
             lease,
+            serves: _,
         } = starting;
         let mut state = self.state();
         state.starts.push(Start {
@@ -208,6 +224,12 @@ impl Ledger {
                 }
             }
         }
+        let row = self.database.session(&new.session).ok().flatten();
+        if let Some(Err(why)) = row.map(|row| new.serves.check(&row.location)) {
+            let words =
+                format!("call {call} of {message} began where its session is not served: {why}");
+            self.violated("R14", words);
+        }
         let (again, beside) = {
             let state = self.state();
             let same = |start: &&Start| {
@@ -217,7 +239,7 @@ impl Ledger {
             let beside = state.starts.iter().find(|start| {
                 start.session == new.session
                     && start.proc != new.proc
-                    && start.lease.is_some()
+                    && (start.lease.is_some() || !state.paused.contains(&start.proc))
                     && self.is_alive(start)
             });
             (again, beside.map(|start| start.call.clone()))
@@ -225,7 +247,7 @@ impl Ledger {
         if again {
             self.violated("P5", format!("call {call} of {message} was spawned twice"));
         }
-        if let (Some(other), true) = (beside, new.lease.is_some()) {
+        if let Some(other) = beside {
             self.violated(
                 "P5",
                 format!(
@@ -248,6 +270,10 @@ impl Ledger {
         let Some(entry) = state.starts.get(start) else {
             return false;
         };
+        // A command that lives on does not end with the task that looks after it.
+        if entry.lease.is_some() && state.lingering.contains(&entry.proc) {
+            return false;
+        }
         let alive = self.is_alive(entry);
         let how = if alive { how } else { Ended::Killed };
         if let Some(entry) = state.starts.get_mut(start) {
@@ -256,10 +282,30 @@ impl Ledger {
         alive
     }
 
-    /// A process died: guardians end what it had started.
-    pub fn process_died(&self, proc: Proc) {
+    /// A process is about to be paused.
+    pub fn pauses(&self, proc: Proc) {
+        self.state().paused.insert(proc);
+    }
+
+    /// A process is about to die: guardians end what it had started, or, when it `lingers`, notice only that its lease
+    /// is not kept up.
+    pub fn dies(&self, proc: Proc, lingers: bool) {
+        let mut state = self.state();
+        if lingers {
+            state.lingering.insert(proc);
+        }
+        for start in &mut state.starts {
+            if start.proc == proc && !(lingers && start.lease.is_some()) {
+                start.ended.get_or_insert(Ended::Killed);
+            }
+        }
+    }
+
+    /// The session was deleted: what was started for it is nobody's any more.
+    pub fn forget(&self, session: &SessionId) {
+        self.registry.forget(session);
         for start in &mut self.state().starts {
-            if start.proc == proc {
+            if &start.session == session {
                 start.ended.get_or_insert(Ended::Killed);
             }
         }
@@ -284,9 +330,46 @@ impl Ledger {
         })
     }
 
-    /// A request leaves for a model. `key` names the attempt or the compaction, `hash` the body.
-    pub fn send(&self, key: &str, hash: &str) {
+    /// A request leaves `proc` for a model. `key` names the attempt or the compaction, `hash` the body.
+    pub fn send(self: &Arc<Self>, proc: Proc, key: &str, hash: &str) -> Sending {
         self.count("request sent");
+        let number = self
+            .judge_request(key, hash)
+            .map(|session| self.open_request(proc, key, session));
+        Sending {
+            ledger: self.clone(),
+            number,
+        }
+    }
+
+    /// A request is under way from now on. No other process may have one for the session: whoever lost it has stopped.
+    fn open_request(&self, proc: Proc, key: &str, session: SessionId) -> usize {
+        let mut state = self.state();
+        let beside = state.requests.iter().find(|other| {
+            other.open
+                && other.session == session
+                && other.proc != proc
+                && !state.paused.contains(&other.proc)
+        });
+        let beside = beside.map(|other| other.key.clone());
+        state.requests.push(Request {
+            key: key.to_owned(),
+            session,
+            proc,
+            open: true,
+        });
+        let number = state.requests.len() - 1;
+        drop(state);
+        if let Some(other) = beside {
+            let words =
+                format!("attempt {key} was sent while {other} of a lost owner was under way");
+            self.violated("P5", words);
+        }
+        number
+    }
+
+    /// The session it is sent for, if it may be sent.
+    fn judge_request(&self, key: &str, hash: &str) -> Option<SessionId> {
         if !self.state().sent.insert(key.to_owned()) {
             self.violated("P5", format!("attempt {key} was sent twice"));
         }
@@ -307,12 +390,13 @@ impl Ledger {
                 "P5",
                 format!("attempt {key} was sent before it was durable"),
             );
-            return;
+            return None;
         };
         let now = self.database.epoch(&session);
         if now > epoch {
             let words = format!("attempt {key} of epoch {epoch:?} was sent under epoch {now:?}");
             self.violated("P1", words);
         }
+        Some(session)
     }
 }

@@ -1,6 +1,8 @@
 //! Every rule broken in turn, and what the simulation is expected to make of it: which seeds must catch it, which
 //! switch breaks nothing because another part of the rule stands in for it, and which has no place in this world.
+//! Whatever cannot be seen here has a test that sees it: its witness, which `cargo xtask mutants` runs.
 
+use super::plan::Scenario;
 use tenure_store::mutation::{Mutation, Mutations};
 
 /// What becomes of a mutant here.
@@ -23,6 +25,10 @@ pub struct Mutant {
     pub switches: Vec<Mutation>,
     /// What is expected of the seeds.
     pub expected: Expected,
+    /// The scenario that shows it soonest; none where any does.
+    pub shows_in: Option<Scenario>,
+    /// The test that shows it, as `package test`; joint ones have none.
+    pub witness: Option<&'static str>,
 }
 
 impl Mutant {
@@ -72,11 +78,15 @@ pub fn all() -> Vec<Mutant> {
         name: switch.name(),
         switches: vec![*switch],
         expected: expected(*switch),
+        shows_in: shows_in(*switch),
+        witness: Some(switch.witness()),
     });
     let joint = JOINT.iter().map(|(name, switches)| Mutant {
         name,
         switches: switches.to_vec(),
         expected: Expected::Caught,
+        shows_in: Some(Scenario::Edges),
+        witness: None,
     });
     single.chain(joint).collect()
 }
@@ -96,10 +106,46 @@ fn expected(mutation: Mutation) -> Expected {
         Mutation::FollowSubscribesLate => Elsewhere("each backend's own way to watch"),
         Mutation::ReplayAcceptsGap => Elsewhere("nothing is imported here"),
         Mutation::DeleteForgetsCheckpoints => Elsewhere("a checkpoint only saves time"),
-        Mutation::PlacementIgnored | Mutation::MovedSessionStays => {
-            Elsewhere("every node serves every place here")
-        }
         _ => Caught,
+    }
+}
+
+/// Where the parts meet that show it.
+fn shows_in(mutation: Mutation) -> Option<Scenario> {
+    use Mutation as M;
+    match mutation {
+        M::HookAfterNotify
+        | M::NoFenceWriteNo
+        | M::ResolveKeepsWriteNo
+        | M::ResolveRaisesAgain
+        | M::ResolveLooksDone
+        | M::ReleaseIgnoresInbox
+        | M::AdoptKeepsEpoch
+        | M::OrphansIgnored
+        | M::TakeoverOfLive => Some(Scenario::Edges),
+        M::NoGuardCancelling
+        | M::LeaveClearsCancelling
+        | M::NoPark
+        | M::InterruptNotKeyed
+        | M::ClaimPollOff
+        | M::ToolStartUnguarded => Some(Scenario::Interrupts),
+        M::StaleInterrupt => Some(Scenario::Rests),
+        M::NoCharge
+        | M::TakeoverKeepsEpoch
+        | M::TakeoverForgetsPhase
+        | M::RecoveryForgetsTools
+        | M::RecoveryRunsCalls
+        | M::ContinuationNotDerived => Some(Scenario::Crashes),
+        M::AcquireWhenDraining
+        | M::HandOverUntested
+        | M::HandOverKeepsEpoch
+        | M::WaitingStepSettled => Some(Scenario::Drains),
+        M::NoSelfFence | M::RenewalMeasuredLate | M::ChildrenOutliveNode | M::RenewWhenDead => {
+            Some(Scenario::Silence)
+        }
+        M::SpawnNotDelayed | M::QuietForgotten => Some(Scenario::Orphans),
+        M::NoGenerationCheck | M::PlacementIgnored | M::MovedSessionStays => Some(Scenario::Places),
+        _ => None,
     }
 }
 

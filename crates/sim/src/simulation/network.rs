@@ -46,6 +46,8 @@ pub struct Link {
     pub mute: bool,
     /// Each leg takes up to so many microseconds more.
     pub slow: Micros,
+    /// Each answer takes up to so many microseconds more.
+    pub late_answers: Micros,
     /// Hints from the database do not arrive.
     pub deaf: bool,
     /// Hints take up to so many microseconds more.
@@ -61,6 +63,8 @@ pub enum CommitFault {
     AnswerLost,
     /// It is executed much later than the node waits.
     Late(Micros),
+    /// It is not executed, and the first answer to whoever asks what became of it is lost, too.
+    Unresolved,
     /// It is executed right behind the resolution that did not find it, or else much later.
     Behind,
 }
@@ -86,7 +90,11 @@ struct State {
     chance: Chance,
     links: Vec<Link>,
     faults: Vec<Option<CommitFault>>,
+    /// The answer to the node's next resolution is lost.
+    unresolved: Vec<bool>,
     store_out: bool,
+    /// The database takes no writes.
+    store_full: bool,
     commits: u64,
     seen: u64,
     readers: Vec<Reader>,
@@ -112,7 +120,9 @@ impl Network {
                 chance: Chance::of(seed, 0x0e7),
                 links: vec![Link::default(); nodes],
                 faults: vec![None; nodes],
+                unresolved: vec![false; nodes],
                 store_out: false,
+                store_full: false,
                 commits: 0,
                 seen: 0,
                 readers: Vec::new(),
@@ -151,13 +161,20 @@ impl Network {
     /// Can the node reach the database now, in good time?
     pub fn is_sound(&self, node: usize) -> bool {
         let state = self.state();
-        let sound = |link: &Link| !link.cut && !link.mute && link.slow < 100_000;
-        !state.store_out && state.links.get(node).is_some_and(sound)
+        let sound = |link: &Link| {
+            !link.cut && !link.mute && link.slow < 100_000 && link.late_answers < 100_000
+        };
+        !state.store_out && !state.store_full && state.links.get(node).is_some_and(sound)
     }
 
     /// The database does not answer anybody, or does again.
     pub fn store_out(&self, out: bool) {
         self.state().store_out = out;
+    }
+
+    /// The database takes no writes, or does again.
+    pub fn store_full(&self, full: bool) {
+        self.state().store_full = full;
     }
 
     /// What the next committing request of the node meets.
@@ -172,7 +189,8 @@ impl Network {
         let mut state = self.state();
         state.links.fill(Link::default());
         state.faults.fill(None);
-        state.store_out = false;
+        state.unresolved.fill(false);
+        (state.store_out, state.store_full) = (false, false);
     }
 
     /// Sends a request of `node` and waits for the answer.
@@ -258,7 +276,12 @@ impl Network {
                 _ => Fate::Vanishes,
             };
         }
+        if state.store_full && asks != Asks::Read {
+            return Fate::Refused(leg);
+        }
+        let unheard = state.unresolved.get_mut(node);
         let fault = match asks {
+            Asks::Resolve if unheard.is_some_and(std::mem::take) => Some(CommitFault::AnswerLost),
             Asks::Session | Asks::Resolve => state.faults.get_mut(node).and_then(Option::take),
             Asks::Read | Asks::Node => None,
         };
@@ -277,6 +300,12 @@ impl Network {
         match fault {
             None => arrives(leg),
             Some(CommitFault::Lost) => Fate::Vanishes,
+            Some(CommitFault::Unresolved) => {
+                if let Some(unheard) = state.unresolved.get_mut(node) {
+                    *unheard = true;
+                }
+                Fate::Vanishes
+            }
             Some(CommitFault::AnswerLost) => Fate::Arrives {
                 after: leg,
                 behind: None,
@@ -337,7 +366,8 @@ impl Network {
     fn plan_answer(&self, node: usize, lost: bool) -> Option<Micros> {
         let mut state = self.state();
         let link = state.links.get(node).cloned().unwrap_or_default();
-        let back = 80 + state.chance.below(400) + state.chance.below(link.slow + 1);
+        let late = link.slow.max(link.late_answers);
+        let back = 80 + state.chance.below(400) + state.chance.below(late + 1);
         (!lost && !link.cut && !link.mute && !state.store_out).then_some(back)
     }
 
@@ -392,6 +422,17 @@ impl Network {
                 }
             });
         }
+    }
+
+    /// When what is said to a node directly arrives there, each time after the one before; none when it is lost.
+    pub fn direct(&self, to: usize) -> Option<Vec<Micros>> {
+        let mut state = self.state();
+        let link = state.links.get(to).cloned().unwrap_or_default();
+        let chance = &mut state.chance;
+        let first = 100 + chance.below(900) + chance.below(link.late_hints + 1);
+        let twice = chance.percent(3).then(|| chance.below(2_000_000));
+        let lost = chance.percent(5) || link.deaf;
+        (!lost).then(|| [Some(first), twice].into_iter().flatten().collect())
     }
 
     /// The sessions a reader is to be told of now.

@@ -1,10 +1,15 @@
 //! What is to happen in one run: drawn from the seed before anything moves, so that parts can be left out.
 
+mod draft;
+mod stories;
+
 use super::executor::Micros;
 use super::network::CommitFault;
-use super::provider::SPOKEN;
 use crate::chance::Chance;
+use draft::Draft;
 use std::fmt;
+use tenure_core::event::body::Location;
+use tenure_core::placement::Serves;
 use tenure_provider::Protocol;
 
 const SECOND: Micros = 1_000_000;
@@ -28,17 +33,29 @@ pub enum Scenario {
     /// What arrives exactly when something ends: writes behind their own resolution, prompts at a release, interrupts
     /// and drains while nobody knows what became of a commit.
     Edges,
+    /// Owners that are cut off, or hear late that they still hold their lease, in the middle of long work.
+    Silence,
+    /// Owners that die at once, while what they had started lives on for a while.
+    Orphans,
+    /// Inputs that rest: stopped before they began, or behind an execution that failed by itself.
+    Rests,
+    /// Sessions that move, places that only some nodes serve, sandboxes rebuilt under running calls.
+    Places,
 }
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Mixed,
         Self::Interrupts,
         Self::Crashes,
         Self::Drains,
         Self::Outages,
         Self::Edges,
+        Self::Silence,
+        Self::Orphans,
+        Self::Rests,
+        Self::Places,
     ];
 
     /// Its name on the command line.
@@ -50,6 +67,10 @@ impl Scenario {
             Self::Drains => "drains",
             Self::Outages => "outages",
             Self::Edges => "edges",
+            Self::Silence => "silence",
+            Self::Orphans => "orphans",
+            Self::Rests => "rests",
+            Self::Places => "places",
         }
     }
 
@@ -97,6 +118,8 @@ pub enum FaultKind {
     Crash {
         /// Is it noticed at once?
         noticed: bool,
+        /// What it had started under guardians lives on until its lease is over (R10).
+        lingers: bool,
         /// Another process starts on the machine after so long.
         back: Micros,
     },
@@ -118,6 +141,13 @@ pub enum FaultKind {
         /// For so long.
         lasts: Micros,
     },
+    /// Each answer takes up to so much more, for so long.
+    LateAnswers {
+        /// More time.
+        by: Micros,
+        /// For so long.
+        lasts: Micros,
+    },
     /// What its next committing request meets.
     Commit(CommitFault),
     /// No hint reaches it for so long.
@@ -133,6 +163,15 @@ pub enum FaultKind {
     WallJump(i64),
     /// The database is away for everybody.
     StoreOut(Micros),
+    /// The database takes no write of anybody, as on a full disk, and still reads.
+    StoreFull(Micros),
+    /// Each leg of everybody takes up to so much more, for so long.
+    SlowStore {
+        /// More time.
+        by: Micros,
+        /// For so long.
+        lasts: Micros,
+    },
     /// The database's clock jumps by so many milliseconds, ahead or back.
     DatabaseJump(i64),
 }
@@ -146,7 +185,10 @@ impl FaultKind {
             | Self::Mute(lasts)
             | Self::Deaf(lasts)
             | Self::StoreOut(lasts)
+            | Self::StoreFull(lasts)
             | Self::Slow { lasts, .. }
+            | Self::SlowStore { lasts, .. }
+            | Self::LateAnswers { lasts, .. }
             | Self::LateHints { lasts, .. } => *lasts,
             Self::Commit(_) | Self::WallJump(_) | Self::DatabaseJump(_) => 0,
         }
@@ -200,6 +242,8 @@ pub enum ActionKind {
     Compact,
     /// Moves the session.
     Move,
+    /// Says that the session's place was rebuilt, whatever runs there.
+    Rebuild,
     /// Renames it.
     Rename,
     /// Forks it at its head, and prompts the fork.
@@ -221,8 +265,14 @@ pub struct ModelPlan {
     pub refusals: u64,
     /// Streams cut.
     pub cuts: u64,
+    /// Requests refused for good: their execution fails.
+    pub fatal: u64,
     /// Answers with calls.
     pub calls: u64,
+    /// Calls that need leave first.
+    pub asks: u64,
+    /// Calls that take their time inside the node's own process.
+    pub inside: u64,
     /// Requests judged by the vendor's validator.
     pub validated: u64,
     /// The longest wait for the first byte.
@@ -246,6 +296,8 @@ pub struct Plan {
     pub sessions: usize,
     /// The model.
     pub model: ModelPlan,
+    /// Nodes have labels, and places want them; else every node serves every place.
+    pub placed: bool,
     /// How long a drain may take.
     pub drain_budget: Micros,
     /// A reader follows each session.
@@ -256,46 +308,75 @@ pub struct Plan {
     pub faults: Vec<Fault>,
 }
 
+/// What each seed's scenario is drawn from: so many parts each.
+const SHARES: [(Scenario, u64); 10] = [
+    (Scenario::Mixed, 6),
+    (Scenario::Interrupts, 2),
+    (Scenario::Crashes, 2),
+    (Scenario::Drains, 2),
+    (Scenario::Outages, 1),
+    (Scenario::Edges, 2),
+    (Scenario::Silence, 1),
+    (Scenario::Orphans, 1),
+    (Scenario::Rests, 1),
+    (Scenario::Places, 1),
+];
+
+/// Where a session of a run with placement is made; where it is moved to.
+pub const PLACES: [&str; 2] = ["/usr", "/"];
+
 impl Plan {
     /// The plan of a seed: its scenario, too, unless one is asked for.
     pub fn of(seed: u64, scenario: Option<Scenario>) -> Self {
         let mut chance = Chance::of(seed, 0x91a4);
-        let drawn = match chance.below(10) {
-            0..=3 => Scenario::Mixed,
-            4 if seed % 2 == 1 => Scenario::Edges,
-            4..=5 => Scenario::Interrupts,
-            6..=7 => Scenario::Crashes,
-            8 => Scenario::Drains,
-            _ if seed % 2 == 1 => Scenario::Edges,
-            _ => Scenario::Outages,
-        };
+        let drawn = drawn(&mut chance);
         let scenario = scenario.unwrap_or(drawn);
         let mut draft = Draft { chance, scenario };
         let model = draft.model(seed);
-        let nodes = draft.within(2, 3) as usize;
+        let nodes = match scenario {
+            Scenario::Places => 3,
+            _ => draft.within(2, 3) as usize,
+        };
         let sessions = match scenario {
-            Scenario::Interrupts => 1,
+            Scenario::Interrupts | Scenario::Orphans | Scenario::Rests => 1,
+            Scenario::Silence => draft.within(1, 2) as usize,
             Scenario::Drains => draft.within(2, 4) as usize,
             _ => draft.within(1, 3) as usize,
         };
-        let (actions, faults) = match scenario {
-            Scenario::Edges => draft.edges(nodes, sessions),
-            _ => {
-                let actions = draft.actions(sessions);
-                (actions, draft.faults(nodes))
-            }
-        };
+        let (actions, faults) = draft.events(nodes, sessions);
         Self {
             seed,
             scenario,
             nodes,
             sessions,
             model,
+            placed: scenario == Scenario::Places,
             drain_budget: draft.within(1, 10) * SECOND,
             follow: draft.chance.percent(50),
             actions,
             faults,
         }
+    }
+
+    /// What a node serves. With placement each place is served by two nodes of three.
+    pub fn serves(&self, node: usize) -> Serves {
+        if !self.placed {
+            return Serves::everywhere();
+        }
+        let labels = (0..PLACES.len()).filter(|place| node != *place);
+        Serves {
+            labels: labels.map(label).collect(),
+            roots: Vec::new(),
+        }
+    }
+
+    /// The `n`-th of [`PLACES`], with what it wants of a node.
+    pub fn place(&self, n: usize) -> Location {
+        let mut place = Location::at(PLACES[n % PLACES.len()]);
+        if self.placed {
+            place.requires.push(label(n % PLACES.len()));
+        }
+        place
     }
 
     /// When everything planned is over: from then on nothing goes wrong any more.
@@ -314,279 +395,18 @@ impl Plan {
     }
 }
 
-/// A plan being drawn.
-struct Draft {
-    chance: Chance,
-    scenario: Scenario,
+fn label(place: usize) -> String {
+    format!("place-{place}")
 }
 
-impl Draft {
-    fn within(&mut self, from: u64, to: u64) -> u64 {
-        from + self.chance.below(to - from + 1)
-    }
-
-    fn model(&mut self, seed: u64) -> ModelPlan {
-        let rough = self.chance.percent(40);
-        let protocol = SPOKEN[self.chance.below(SPOKEN.len() as u64) as usize];
-        ModelPlan {
-            seed,
-            protocol,
-            refusals: if rough { 15 } else { 2 },
-            cuts: if rough { 15 } else { 2 },
-            calls: self.within(30, 70),
-            validated: 25,
-            first_byte: 1 + self.within(1, 600) * 1_000,
-            delta: 1 + self.within(1, 300) * 1_000,
-            work_ms: 1 + self.within(1, 4_000),
+fn drawn(chance: &mut Chance) -> Scenario {
+    let all: u64 = SHARES.iter().map(|(_, share)| share).sum();
+    let mut at = chance.below(all);
+    for (scenario, share) in SHARES {
+        match at.checked_sub(share) {
+            None => return scenario,
+            Some(rest) => at = rest,
         }
     }
-
-    fn when(&mut self, horizon: Micros, commits: u64) -> When {
-        if self.chance.percent(60) {
-            When::Commit(1 + self.chance.below(commits))
-        } else {
-            When::At(self.chance.below(horizon))
-        }
-    }
-
-    fn actions(&mut self, sessions: usize) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for session in 0..sessions {
-            let when = When::At(self.chance.below(SECOND));
-            actions.push(Action {
-                when,
-                session,
-                kind: ActionKind::Admit { queue: false },
-            });
-        }
-        let more = match self.scenario {
-            Scenario::Interrupts => self.within(1, 5),
-            Scenario::Drains => self.within(2, 8),
-            _ => self.within(1, 7),
-        };
-        for _ in 0..more {
-            let session = self.chance.below(sessions as u64) as usize;
-            let when = self.when(8 * SECOND, 90);
-            let kind = self.action();
-            actions.push(Action {
-                when,
-                session,
-                kind,
-            });
-        }
-        actions
-    }
-
-    fn action(&mut self) -> ActionKind {
-        use ActionKind as A;
-        let interrupts = match self.scenario {
-            Scenario::Interrupts => 60,
-            Scenario::Mixed => 20,
-            _ => 10,
-        };
-        if self.chance.percent(interrupts) {
-            return A::Interrupt {
-                named: self.chance.percent(40),
-            };
-        }
-        match self.chance.below(20) {
-            0..=8 => A::Admit { queue: false },
-            9..=11 => A::Admit { queue: true },
-            12 => A::CancelInput,
-            13 => A::Unpark,
-            14 => A::Compact,
-            15 => A::Move,
-            16 => A::Rename,
-            17 => A::Fork,
-            18 => A::Delete,
-            _ => A::Release,
-        }
-    }
-
-    fn faults(&mut self, nodes: usize) -> Vec<Fault> {
-        let count = match self.scenario {
-            Scenario::Interrupts => self.within(0, 2),
-            Scenario::Drains => self.within(nodes as u64, nodes as u64 + 2),
-            _ => self.within(0, 5),
-        };
-        let mut faults = Vec::new();
-        for n in 0..count {
-            let (when, node) = if self.chance.percent(50) {
-                let when = When::Commit(1 + self.chance.below(110));
-                let actor = self.chance.percent(75);
-                (
-                    when,
-                    if actor {
-                        Which::Actor
-                    } else {
-                        self.node(nodes)
-                    },
-                )
-            } else {
-                (When::At(self.chance.below(10 * SECOND)), self.node(nodes))
-            };
-            let kind = self.fault();
-            let fault = match (self.scenario, n < nodes as u64) {
-                (Scenario::Drains, true) => Fault {
-                    when: When::At((2 + 3 * n) * SECOND + self.chance.below(2 * SECOND)),
-                    node: Which::Node(n as usize),
-                    kind: FaultKind::Drain {
-                        back: self.chance.below(3 * SECOND),
-                    },
-                },
-                _ => Fault { when, node, kind },
-            };
-            faults.push(fault);
-        }
-        faults
-    }
-
-    /// Meetings at the edge: each of a write that is resolved and then arrives, and of what happens meanwhile.
-    fn edges(&mut self, nodes: usize, sessions: usize) -> (Vec<Action>, Vec<Fault>) {
-        let mut actions = Vec::new();
-        let mut faults = Vec::new();
-        for session in 0..sessions {
-            actions.push(Action {
-                when: When::At(self.chance.below(SECOND)),
-                session,
-                kind: ActionKind::Admit { queue: false },
-            });
-        }
-        for _ in 0..self.within(1, 2) {
-            let commit = self.within(5, 60);
-            faults.push(Fault {
-                when: When::Commit(commit),
-                node: Which::Actor,
-                kind: FaultKind::Commit(self.edge_of_a_commit()),
-            });
-            let later = When::After(commit, self.chance.below(6 * SECOND));
-            match self.chance.below(10) {
-                0..=5 => actions.push(Action {
-                    when: later,
-                    session: self.chance.below(sessions as u64) as usize,
-                    kind: ActionKind::Interrupt { named: false },
-                }),
-                6..=7 => faults.push(Fault {
-                    when: later,
-                    node: self.node(nodes),
-                    kind: FaultKind::Drain { back: SECOND },
-                }),
-                _ => {}
-            }
-        }
-        // A few round trips behind a commit: perhaps just when the owner has looked and lets go.
-        for _ in 0..self.within(1, 5) {
-            actions.push(Action {
-                when: When::After(self.within(8, 80), self.chance.below(3_000)),
-                session: self.chance.below(sessions as u64) as usize,
-                kind: ActionKind::Admit {
-                    queue: self.chance.percent(30),
-                },
-            });
-        }
-        if self.chance.percent(40) {
-            actions.push(Action {
-                when: When::After(self.within(8, 60), self.chance.below(3_000)),
-                session: 0,
-                kind: ActionKind::CancelInput,
-            });
-        }
-        if self.chance.percent(50) {
-            faults.push(self.strange_link(nodes));
-        }
-        (actions, faults)
-    }
-
-    fn edge_of_a_commit(&mut self) -> CommitFault {
-        match self.chance.below(10) {
-            0..=6 => CommitFault::Behind,
-            _ => self.commit_fault(),
-        }
-    }
-
-    /// A link or a clock that is wrong without being down.
-    fn strange_link(&mut self, nodes: usize) -> Fault {
-        let kind = match self.chance.below(4) {
-            0 => FaultKind::Mute(self.within(1, 20) * SECOND),
-            1 => FaultKind::DatabaseJump(-(self.chance.below(60_000) as i64)),
-            // Renewals are slow, and the node is alive.
-            2 => FaultKind::Slow {
-                by: self.within(500, 2_000) * 1_000,
-                lasts: self.within(2, 12) * SECOND,
-            },
-            _ => FaultKind::LateHints {
-                by: self.within(1, 10) * SECOND,
-                lasts: self.within(2, 12) * SECOND,
-            },
-        };
-        Fault {
-            when: When::At(self.chance.below(8 * SECOND)),
-            node: self.node(nodes),
-            kind,
-        }
-    }
-
-    fn node(&mut self, nodes: usize) -> Which {
-        Which::Node(self.chance.below(nodes as u64) as usize)
-    }
-
-    /// A short time mostly, a long one now and then.
-    fn lasts(&mut self) -> Micros {
-        match self.chance.below(10) {
-            0..=4 => self.within(100, 2_000) * 1_000,
-            5..=8 => self.within(2, 12) * SECOND,
-            _ => self.within(12, 60) * SECOND,
-        }
-    }
-
-    fn fault(&mut self) -> FaultKind {
-        use FaultKind as F;
-        let lasts = self.lasts();
-        let kind = self.chance.below(100);
-        let crash = |chance: &mut Chance| F::Crash {
-            noticed: chance.percent(70),
-            back: chance.below(15 * SECOND),
-        };
-        match self.scenario {
-            Scenario::Crashes if kind < 70 => return crash(&mut self.chance),
-            Scenario::Outages if kind < 25 => {
-                let long = self.chance.percent(5);
-                return F::StoreOut(if long { 300 * SECOND } else { lasts });
-            }
-            Scenario::Outages if kind < 60 => return F::Commit(self.commit_fault()),
-            _ => {}
-        }
-        match self.chance.below(20) {
-            0..=3 => crash(&mut self.chance),
-            4..=6 => F::Pause(lasts),
-            7 => F::Drain {
-                back: self.chance.below(5 * SECOND),
-            },
-            8..=9 => F::Cut(lasts),
-            10..=11 => F::Slow {
-                by: self.within(10, 2_000) * 1_000,
-                lasts,
-            },
-            12..=14 => F::Commit(self.commit_fault()),
-            15 => F::Deaf(lasts),
-            16 => F::LateHints {
-                by: self.within(1, 10) * SECOND,
-                lasts,
-            },
-            17 => {
-                let day = 86_400_000;
-                F::WallJump(self.chance.below(2 * day) as i64 - day as i64)
-            }
-            18 => F::StoreOut(lasts),
-            _ => F::DatabaseJump(self.chance.below(86_400_000) as i64),
-        }
-    }
-
-    fn commit_fault(&mut self) -> CommitFault {
-        match self.chance.below(3) {
-            0 => CommitFault::Lost,
-            1 => CommitFault::AnswerLost,
-            _ => CommitFault::Late(self.within(4, 20) * SECOND),
-        }
-    }
+    Scenario::Mixed
 }

@@ -1,6 +1,6 @@
 //! A model that answers by the seed: text, signed reasoning, calls, refusals, cut streams. It judges each request.
 
-use super::executor::Executor;
+use super::executor::{Executor, Proc};
 use super::ledger::Ledger;
 use super::plan::ModelPlan;
 use crate::chance::Chance;
@@ -33,6 +33,8 @@ pub struct SimProvider {
     pub executor: Executor,
     /// The world's book.
     pub ledger: Arc<Ledger>,
+    /// The process that asks.
+    pub proc: Proc,
     /// How it answers.
     pub plan: ModelPlan,
 }
@@ -63,7 +65,7 @@ impl Provider for SimProvider {
         encoded: Encoded,
         attempt: &AttemptKey,
     ) -> Result<EventStream, ProviderError> {
-        self.ledger.send(&attempt.0, &encoded.hash);
+        let sending = self.ledger.send(self.proc, &attempt.0, &encoded.hash);
         let mut chance = Chance::of(self.plan.seed, number_of(&attempt.0));
         if chance.percent(self.plan.validated) {
             self.validate(&attempt.0, &encoded);
@@ -71,6 +73,12 @@ impl Provider for SimProvider {
         self.executor
             .sleep_micros(5_000 + chance.below(self.plan.first_byte))
             .await;
+        if chance.percent(self.plan.fatal) {
+            return Err(ProviderError::new(
+                ErrorClass::InvalidRequest,
+                "refused for good, as the seed says",
+            ));
+        }
         if chance.percent(self.plan.refusals) {
             return Err(refusal(&mut chance));
         }
@@ -84,6 +92,8 @@ impl Provider for SimProvider {
         .write(may_call);
         let executor = self.executor.clone();
         let stream = futures::stream::iter(acts).filter_map(move |act| {
+            // Under way until whoever reads it lets go of it.
+            let _ = &sending;
             let executor = executor.clone();
             async move {
                 match act {
@@ -279,23 +289,31 @@ impl Answer<'_> {
         ]);
     }
 
-    fn call(&mut self, n: u64) {
-        let id = format!("call_{n}");
-        let (name, input) = match self.chance.below(20) {
+    /// What is called, and with what.
+    fn called(&mut self) -> (&'static str, String) {
+        if self.chance.percent(self.plan.asks) {
+            return ("ask", "{}".to_owned());
+        }
+        let takes = format!("{{\"ms\":{}}}", self.chance.below(self.plan.work_ms));
+        if self.chance.percent(self.plan.inside) {
+            return ("watch", takes);
+        }
+        match self.chance.below(18) {
             0 => ("nothing", "{}".to_owned()),
             1 => ("work", "{\"ms\": 1".to_owned()),
             2..=6 => ("note", "{}".to_owned()),
-            7..=8 => ("ask", "{}".to_owned()),
-            9 => ("work", "{\"ms\":20,\"fail\":true}".to_owned()),
-            10 => (
-                "work",
-                format!("{{\"ms\":{},\"stubborn\":true}}", self.chance.below(5_000)),
-            ),
-            _ => (
-                "work",
-                format!("{{\"ms\":{}}}", self.chance.below(self.plan.work_ms)),
-            ),
-        };
+            7 => ("work", "{\"ms\":20,\"fail\":true}".to_owned()),
+            8 => {
+                let ms = self.chance.below(5_000);
+                ("work", format!("{{\"ms\":{ms},\"stubborn\":true}}"))
+            }
+            _ => ("work", takes),
+        }
+    }
+
+    fn call(&mut self, n: u64) {
+        let id = format!("call_{n}");
+        let (name, input) = self.called();
         let key = self.key;
         let native = match self.plan.protocol {
             Protocol::OpenaiResponses => {

@@ -8,7 +8,7 @@ use super::environment::Machine;
 use super::executor::{Executor, Proc};
 use super::ledger::Ledger;
 use super::network::{Asks, Gone, Network};
-use super::takings;
+use super::takings::{self, Giving, Taking};
 use crate::chance::Chance;
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tenure_core::event::{EventRecord, NewEvent};
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
+use tenure_core::placement::Serves;
 use tenure_store::memory::{BatchKey, Database, HookBook, Observer};
 use tenure_store::mutation::Mutation;
 use tenure_store::*;
@@ -84,6 +85,7 @@ pub struct RemoteStore {
     machine: Arc<Machine>,
     network: Network,
     ledger: Arc<Ledger>,
+    serves: Serves,
     hooks: HookBook,
     watchers: Arc<Watchers>,
     queue: Mutex<Queue>,
@@ -103,8 +105,8 @@ impl RemoteStore {
         node: usize,
         proc: Proc,
         machine: Arc<Machine>,
-        network: Network,
-        ledger: Arc<Ledger>,
+        (network, ledger): (Network, Arc<Ledger>),
+        serves: Serves,
         seed: u64,
     ) -> Arc<Self> {
         let watchers = Arc::<Watchers>::default();
@@ -116,6 +118,7 @@ impl RemoteStore {
             machine,
             network,
             ledger,
+            serves,
             hooks: HookBook::default(),
             watchers,
             queue: Mutex::default(),
@@ -215,8 +218,17 @@ impl RemoteStore {
                     }
                 })
                 .collect();
+            let (ledger, proc) = (self.ledger.clone(), self.proc);
+            let executor = self.executor().clone();
             let request = move |database: &Database| -> Vec<_> {
-                let appended = appends.into_iter().map(|append| database.append(append));
+                let appended = appends.into_iter().map(|append| {
+                    let giving = Giving::of(&append);
+                    let verdict = database.append(append);
+                    if let (Some(giving), Ok(_)) = (giving, &verdict) {
+                        giving.judge(&ledger, database, proc, executor.now());
+                    }
+                    verdict
+                });
                 let mut verdicts: Vec<_> = appended.collect();
                 let harmed = database.switches().on(Mutation::RefusalHarmsBatch);
                 if harmed && verdicts.iter().any(Result::is_err) {
@@ -239,12 +251,17 @@ impl RemoteStore {
         taker: &Incarnation,
         take: impl FnOnce(&Database) -> Result<Acquire, AppendError> + Send + 'static,
     ) -> Result<Acquire, AppendError> {
-        let (id, name, ledger) = (session.clone(), taker.clone(), self.ledger.clone());
+        let ledger = self.ledger.clone();
+        let taking = Taking {
+            session: session.clone(),
+            taker: taker.clone(),
+            serves: self.serves.clone(),
+        };
         self.write_with(session, move |db| {
-            let holder = db.live_holder(&id);
+            let holder = db.live_holder(&taking.session);
             let taken = take(db)?;
             if let Acquire::Acquired(tenure) = &taken {
-                takings::judge(&ledger, db, (&id, &name), holder, tenure);
+                takings::judge(&ledger, db, &taking, holder, tenure);
             }
             Ok(taken)
         })
@@ -443,12 +460,13 @@ impl Store for RemoteStore {
     }
 
     async fn delete(&self, session: &SessionId) -> Result<(), DeleteError> {
-        let id = session.clone();
-        match self
-            .network
-            .call(self.node, Asks::Session, move |db| db.delete(&id))
-            .await
-        {
+        let (id, ledger) = (session.clone(), self.ledger.clone());
+        let delete = move |db: &Database| {
+            db.delete(&id)?;
+            ledger.forget(&id);
+            Ok(())
+        };
+        match self.network.call(self.node, Asks::Session, delete).await {
             Ok(answer) => answer,
             Err(gone) => Err(DeleteError::Unavailable {
                 reason: words(gone).to_owned(),
@@ -514,14 +532,20 @@ impl Store for RemoteStore {
     }
 
     async fn drain(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
-        let id = incarnation.clone();
-        self.node_with(move |db| db.drain(&id)).await
+        let (id, ledger) = (incarnation.clone(), self.ledger.clone());
+        self.node_with(move |db| {
+            db.drain(&id)?;
+            ledger.registry.retired(&id);
+            Ok(())
+        })
+        .await
     }
 
     async fn leave(&self, incarnation: &Incarnation) -> Result<(), NodeError> {
-        let id = incarnation.clone();
+        let (id, ledger) = (incarnation.clone(), self.ledger.clone());
         self.node_with(move |db| {
             db.leave(&id);
+            ledger.registry.retired(&id);
             Ok(())
         })
         .await
@@ -532,7 +556,7 @@ impl Store for RemoteStore {
         let ledger = self.ledger.clone();
         self.node_with(move |db| {
             db.resign(&id);
-            ledger.resigned(&id);
+            ledger.registry.resigned(&id);
             Ok(())
         })
         .await
@@ -558,7 +582,13 @@ impl Store for RemoteStore {
         if judged.is_empty() {
             return Ok(Vec::new());
         }
-        self.node_with(move |db| Ok(db.bury(&judged))).await
+        let ledger = self.ledger.clone();
+        self.node_with(move |db| {
+            let buried = db.bury(&judged);
+            buried.iter().for_each(|life| ledger.registry.retired(life));
+            Ok(buried)
+        })
+        .await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeRow>, NodeError> {

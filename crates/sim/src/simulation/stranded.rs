@@ -3,6 +3,7 @@
 use super::executor::Micros;
 use super::world::World;
 use std::collections::{BTreeMap, BTreeSet};
+use tenure_core::event::body::Location;
 use tenure_core::id::SessionId;
 use tenure_store::SessionState;
 
@@ -22,18 +23,20 @@ impl Stranded {
     pub fn look(&mut self, world: &World) {
         let now = world.executor.now();
         let rows = world.database.sessions(&Default::default());
-        let waiting: BTreeSet<SessionId> = rows
+        let waiting: BTreeMap<SessionId, Location> = rows
             .unwrap_or_default()
             .into_iter()
             .filter(|row| matches!(row.state, SessionState::Claimable { .. }))
-            .map(|row| row.id)
+            .map(|row| (row.id, row.location))
             .collect();
         self.claimable
-            .retain(|session, _| waiting.contains(session));
-        let sound = world.undisturbed_since();
-        for session in waiting {
+            .retain(|session, _| waiting.contains_key(session));
+        world.mark_disturbed();
+        for (session, place) in waiting {
             let since = *self.claimable.entry(session.clone()).or_insert(now);
-            let Some(sound) = sound else { continue };
+            let Some(sound) = world.undisturbed_since(&place) else {
+                continue;
+            };
             let waited = now.saturating_sub(since.max(sound));
             if waited > WITHIN && self.told.insert(session.clone()) {
                 let seconds = waited / 1_000_000;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tenure_core::id::{CallId, MessageId, SessionId};
+use tenure_core::placement::Serves;
 use tenure_tools::permission::Access;
 use tenure_tools::{Spawned, Tool, ToolCx, ToolError, ToolOutput, ToolSet, ToolSpec};
 
@@ -21,6 +22,8 @@ pub struct Bench {
     pub proc: Proc,
     /// Where it runs.
     pub machine: Arc<Machine>,
+    /// Which places are served there.
+    pub serves: Serves,
 }
 
 impl Bench {
@@ -29,6 +32,7 @@ impl Bench {
         ToolSet::empty()
             .with(Arc::new(Work(self.clone())))
             .with(Arc::new(Note(self.clone())))
+            .with(Arc::new(Watch(self.clone())))
             .with(Arc::new(Ask(self.clone())))
     }
 
@@ -42,6 +46,7 @@ impl Bench {
             call: CallId::new(cx.call.as_str()),
             proc: self.proc,
             machine: self.machine.clone(),
+            serves: self.serves.clone(),
             pid,
             lease: cx.guardian.lease.clone().filter(|_| guarded),
         });
@@ -175,6 +180,35 @@ impl Tool for Note {
         let running = self.0.begin(&cx, 0, false).ok_or_else(homeless)?;
         running.end(Ended::Done);
         Ok(said("noted"))
+    }
+}
+
+/// Takes its time inside the node's own process, as a call to another server does: nobody but the node ends it.
+struct Watch(Bench);
+
+#[async_trait]
+impl Tool for Watch {
+    fn spec(&self) -> ToolSpec {
+        spec("watch")
+    }
+
+    fn access(&self, _: &ToolCx, _: &Value) -> Result<Vec<Access>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn run(&self, cx: ToolCx, input: Value) -> Result<ToolOutput, ToolError> {
+        let running = self.0.begin(&cx, 0, false).ok_or_else(homeless)?;
+        let micros = input["ms"].as_u64().unwrap_or(1) * 1_000;
+        tokio::select! {
+            biased;
+            () = cx.cancel.cancelled() => {
+                running.end(Ended::Killed);
+                return Err(ToolError::interrupted("the watch"));
+            }
+            () = self.0.executor.sleep_micros(micros) => {}
+        }
+        running.end(Ended::Done);
+        Ok(said("watched"))
     }
 }
 

@@ -4,6 +4,7 @@ use super::environment::{Machine, SimEnvironment, true_wall_ms};
 use super::executor::{Executor, Micros, Proc, WORLD};
 use super::ledger::Ledger;
 use super::network::Network;
+use super::peers::{SimPeers, Switchboard};
 use super::plan::{Fault, FaultKind, Plan, When, Which};
 use super::provider::SimProvider;
 use super::remote::RemoteStore;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tenure_core::event::body::Location;
 use tenure_core::retry::RetryPolicy;
 use tenure_engine::{Approvals, Client, Engine, EngineConfig, Models, Scope};
 use tenure_provider::Catalogue;
@@ -73,6 +75,8 @@ pub struct World {
     pub database: Arc<Database>,
     /// What lies between it and the nodes.
     pub network: Network,
+    /// Where nodes reach each other.
+    switchboard: Switchboard,
     /// What physically happened.
     pub ledger: Arc<Ledger>,
     /// What is to happen.
@@ -110,6 +114,7 @@ impl World {
             executor,
             database,
             network,
+            switchboard: Switchboard::default(),
             ledger,
             commits: watch::Sender::new(0),
             clock,
@@ -165,9 +170,9 @@ impl World {
         }
     }
 
-    /// Since when some node has been sound: its process runs and may take sessions, and it reaches the database. None
-    /// when no node is.
-    pub fn undisturbed_since(&self) -> Option<Micros> {
+    /// Marks nodes that are not sound now: sound is one whose process runs and may take sessions, and that reaches the
+    /// database.
+    pub fn mark_disturbed(&self) {
         let slots = self.slots();
         for (node, slot) in slots.iter().enumerate() {
             let process = slot.process.as_ref();
@@ -178,12 +183,20 @@ impl World {
                 self.disturb(node);
             }
         }
+    }
+
+    /// Since when some node that serves the place has been sound; none when none is.
+    pub fn undisturbed_since(&self, place: &Location) -> Option<Micros> {
         let disturbed = self
             .disturbed
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let now = self.executor.now();
-        disturbed.iter().copied().filter(|since| *since < now).min()
+        let able = disturbed.iter().enumerate();
+        let able = able.filter(|(node, _)| self.plan.serves(*node).check(place).is_ok());
+        able.map(|(_, since)| *since)
+            .filter(|since| *since < now)
+            .min()
     }
 
     /// Starts a process on a machine that has none.
@@ -200,8 +213,8 @@ impl World {
                 node,
                 proc,
                 machine.clone(),
-                network,
-                self.ledger.clone(),
+                (network, self.ledger.clone()),
+                self.plan.serves(node),
                 self.plan.seed,
             );
             slot.process = Some(Process {
@@ -226,11 +239,13 @@ impl World {
             executor: self.executor.clone(),
             ledger: self.ledger.clone(),
             proc,
+            serves: self.plan.serves(node),
             machine,
         };
         let provider = SimProvider {
             executor: self.executor.clone(),
             ledger: self.ledger.clone(),
+            proc,
             plan: self.plan.model.clone(),
         };
         let models = Models::new(Catalogue::new()).with(PROVIDER, Arc::new(provider));
@@ -246,6 +261,14 @@ impl World {
             base_ms: 300,
             ..RetryPolicy::default()
         };
+        config.serves = self.plan.serves(node);
+        let network = self.network.clone();
+        config.peers = Some(Arc::new(SimPeers::new(
+            node,
+            proc,
+            network,
+            &self.switchboard,
+        )));
         config.mutations = self.database.switches().clone();
         config.env = env;
         let world = Arc::downgrade(self);
@@ -274,17 +297,17 @@ impl World {
         }
     }
 
-    /// The process on a machine is gone, from one moment to the next.
-    fn kill(self: &Arc<Self>, node: usize, noticed: bool) {
+    /// The process on a machine is gone, from one moment to the next. `lingers`: what it had started is not.
+    fn kill(self: &Arc<Self>, node: usize, noticed: bool, lingers: bool) {
         let process = self
             .slots()
             .get_mut(node)
             .and_then(|slot| slot.process.take());
         let Some(process) = process else { return };
+        self.ledger.dies(process.proc, lingers);
         self.executor.kill(process.proc);
-        self.ledger.process_died(process.proc);
         if !process.draining {
-            self.ledger.crashed(&process.store.joined());
+            self.ledger.registry.crashed(&process.store.joined());
         }
         if noticed {
             let world = self.clone();
@@ -293,7 +316,11 @@ impl World {
             self.executor.spawn(WORLD, async move {
                 world.executor.sleep_micros(after).await;
                 for incarnation in lives {
-                    world.database.process_gone(&incarnation);
+                    if lingers {
+                        world.database.process_absent(&incarnation);
+                    } else {
+                        world.database.process_gone(&incarnation);
+                    }
                 }
             });
         }
@@ -332,7 +359,10 @@ impl World {
             Which::Actor => actor,
         };
         match fault.kind {
-            FaultKind::StoreOut(_) | FaultKind::DatabaseJump(_) => {
+            FaultKind::StoreOut(_)
+            | FaultKind::StoreFull(_)
+            | FaultKind::SlowStore { .. }
+            | FaultKind::DatabaseJump(_) => {
                 (0..self.plan.nodes).for_each(|node| self.disturb(node));
             }
             _ => self.disturb(node),
@@ -340,8 +370,12 @@ impl World {
         self.ledger
             .note(|| format!("node {node}: {:?}", fault.kind));
         match fault.kind {
-            FaultKind::Crash { noticed, back } => {
-                self.kill(node, noticed);
+            FaultKind::Crash {
+                noticed,
+                lingers,
+                back,
+            } => {
+                self.kill(node, noticed, lingers);
                 self.back(node, back);
             }
             FaultKind::Pause(lasts) => self.pause(node, lasts),
@@ -363,6 +397,27 @@ impl World {
                 self.later(lasts, move |world| {
                     world.network.link(node, |link| link.slow = 0);
                 });
+            }
+            FaultKind::LateAnswers { by, lasts } => {
+                self.network.link(node, |link| link.late_answers = by);
+                self.later(lasts, move |world| {
+                    world.network.link(node, |link| link.late_answers = 0);
+                });
+            }
+            FaultKind::SlowStore { by, lasts } => {
+                let nodes = 0..self.plan.nodes;
+                for node in nodes.clone() {
+                    self.network.link(node, |link| link.slow = by);
+                }
+                self.later(lasts, move |world| {
+                    for node in nodes {
+                        world.network.link(node, |link| link.slow = 0);
+                    }
+                });
+            }
+            FaultKind::StoreFull(lasts) => {
+                self.network.store_full(true);
+                self.later(lasts, |world| world.network.store_full(false));
             }
             FaultKind::Commit(commit) => self.network.fail_next(node, commit),
             FaultKind::Deaf(lasts) => {
@@ -408,6 +463,7 @@ impl World {
             process.paused += 1;
             process.proc
         };
+        self.ledger.pauses(proc);
         self.executor.pause(proc);
         self.later(lasts, move |world| {
             let goes_on = {
@@ -435,6 +491,8 @@ impl World {
             process.draining = true;
             (process.proc, process.engine.clone())
         };
+        let until = self.executor.now() + self.plan.drain_budget;
+        self.ledger.registry.drains(proc, until);
         let (done, told) = oneshot::channel::<()>();
         self.executor.spawn(proc, async move {
             if let Some(engine) = engine {
@@ -458,7 +516,7 @@ impl World {
             };
             if same {
                 world.ledger.note(|| format!("node {node} has shut down"));
-                world.kill(node, true);
+                world.kill(node, true, false);
                 world.executor.sleep_micros(back).await;
                 world.start(node);
             }

@@ -647,3 +647,71 @@ fn a_fork_goes_on_under_epochs_of_its_own() {
     .own(1, ExecutionSucceeded { execution: exe(2) });
     assert_eq!(check(&log.events()), []);
 }
+
+/// Said twice, it is one input: whoever says it again derives the same name.
+#[test]
+fn what_an_owner_says_itself_is_named_after_the_step_it_follows() {
+    let with = |input: MessageId| {
+        let mut log = life();
+        let at = log.at("step.failed", 0) + 1;
+        let said = InputAdmitted {
+            input: input.clone(),
+            kind: InputKind::Synthetic {
+                text: "go on".to_owned(),
+            },
+            delivery: Delivery::Steer,
+        };
+        let taken_back = InputCancelled {
+            input,
+            by: "recovery".to_owned(),
+        };
+        log.0.insert(at, (Some(2), said.into()));
+        log.0.insert(at + 1, (Some(2), taken_back.into()));
+        log
+    };
+    let named = |session: u128, step: u128| {
+        let session = SessionId::from_bits(session);
+        MessageId::derived(&["continuation", session.as_str(), msg(step).as_str()])
+    };
+    assert_eq!(check(&with(named(1, 2)).events()), []);
+    let words = "goes on after step";
+    breaks(&with(named(1, 3)), Promise::NothingLost, words);
+    breaks(&with(msg(500)), Promise::NothingLost, words);
+    // What a fork inherits bears its parent's name.
+    let forked = |input| {
+        let mut log = with(input);
+        let through = log.0.len() as u64 - 1;
+        log.open(SessionForked {
+            parent: SessionId::from_bits(9),
+            through,
+        });
+        log
+    };
+    assert_eq!(check(&forked(named(9, 2)).events()), []);
+    breaks(&forked(named(1, 2)), Promise::NothingLost, words);
+}
+
+/// Whoever looks after a place says so without owning the session; its owner moves none that is being stopped.
+#[test]
+fn a_place_may_be_rebuilt_under_whatever_runs() {
+    let replaced = AttachmentReplaced {
+        location: Location::at("/w"),
+        generation: 1,
+        reason: "rebuilt".to_owned(),
+    };
+    let mut log = life();
+    let at = log.at("step.started", 0) + 1;
+    log.0.insert(at, (None, replaced.clone().into()));
+    assert_eq!(check(&log.events()), []);
+    let mut log = life();
+    let asked = InterruptRequested {
+        interrupt: InterruptId::from_bits(1),
+        execution: Some(exe(1)),
+        by: "user".to_owned(),
+    };
+    log.0.truncate(log.at("tool.succeeded", 0));
+    log.open(asked).open(replaced.clone());
+    assert_eq!(check(&log.events()), []);
+    log.own(1, replaced);
+    breaks(&log, Promise::CancelIsAnEvent, "behind the interrupt");
+}

@@ -294,6 +294,7 @@ impl Database {
             join: tables.joins,
             ended_ms: 0,
             gone: false,
+            lingers: false,
             resigned: false,
         };
         tables.nodes.insert(name, row);
@@ -357,6 +358,15 @@ impl Database {
         }
     }
 
+    /// As [`Database::process_gone`], by fast suspicion alone: what it had started may live on until its lease is
+    /// over (R10).
+    pub fn process_absent(&self, incarnation: &Incarnation) {
+        let mut tables = self.tables();
+        if let Some(node) = tables.nodes.get_mut(incarnation.as_str()) {
+            (node.gone, node.lingers) = (true, true);
+        }
+    }
+
     /// What a reaper judges by.
     pub fn suspects(&self) -> Suspects {
         let now = self.clock.boottime_ms();
@@ -381,7 +391,8 @@ impl Database {
         let mut buried = Vec::new();
         for suspect in &judged.0 {
             let death = match tables.nodes.get(&suspect.incarnation) {
-                Some(node) if node.gone => Death::Proven,
+                Some(node) if node.gone && !node.lingers => Death::Proven,
+                Some(node) if node.gone => Death::Lapsed,
                 Some(node) if node.renewal_no == suspect.renewal_no && node.lease_until < now.0 => {
                     Death::Lapsed
                 }
@@ -606,7 +617,7 @@ impl Database {
 /// How a node's death is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Death {
-    /// Its lease ended: what it started may live on for a moment.
+    /// Its lease ended, or it is gone by all signs: what it started may live on until its lease and a moment are over.
     Lapsed,
     /// Its process is gone, or says itself that it is done.
     Proven,

@@ -86,6 +86,8 @@ pub(super) struct Node {
     pub(super) ended_ms: i64,
     /// Its connections are gone and its address refuses: its process is dead.
     pub(super) gone: bool,
+    /// Nobody says that what it had started is gone, too.
+    pub(super) lingers: bool,
     /// It said by itself that it is dead.
     pub(super) resigned: bool,
 }
