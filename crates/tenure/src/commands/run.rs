@@ -90,12 +90,7 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
         until: Until::Input(admission.input.clone()),
         interactive: asked.interactive,
     };
-    let mut end = follow.run(&mut view).await?;
-    if end == End::Outcome(Outcome::Succeeded)
-        && let Err(error) = view.judge()
-    {
-        end = End::Outcome(Outcome::Failed(error));
-    }
+    let end = follow.run(&mut view).await?;
     let ended = Ended {
         session: &session,
         input: Some(&admission.input),
@@ -388,6 +383,12 @@ pub async fn finish(
             end = left_behind(row.as_ref());
         }
         _ => engine.shutdown().await?,
+    }
+    // However its end was learned, an answer that was to have a form has it.
+    if end == End::Outcome(Outcome::Succeeded)
+        && let Err(error) = view.judge()
+    {
+        end = End::Outcome(Outcome::Failed(error));
     }
     let (word, error, words) = told(&end, session, input);
     let code = error.as_ref().map_or(0, |e| e.kind.code());
