@@ -55,7 +55,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use wakes::{Hearing, Tell};
 use watch::Watchers;
-use writer::{APPENDS, INTERRUPTS, Writer};
+use writer::{APPENDERS, APPENDS, INTERRUPTS, Writer};
 
 /// Kibibytes of bodies that may wait for a writer at once; beyond it callers wait.
 const QUEUE_KIB: usize = 256 << 10;
@@ -178,10 +178,18 @@ impl Shared {
     }
 
     /// A writer's connection, to a server that writes, with what a failover lost found out.
-    async fn connect_writer(&self, purpose: Use, name: &str) -> Result<Conn, String> {
+    async fn connect_writer(
+        &self,
+        purpose: Use,
+        number: usize,
+        name: &str,
+    ) -> Result<Conn, String> {
         let conn = self.maker.connect(purpose, name).await;
         let conn = conn.map_err(|error| error.to_string())?;
-        let rewound = self.owned.compare(&conn, purpose, &self.cache).await;
+        let rewound = self
+            .owned
+            .compare(&conn, (purpose, number), &self.cache)
+            .await;
         let rewound = rewound.map_err(|trouble| trouble.words())?;
         self.wake(&rewound);
         Ok(conn)
@@ -229,7 +237,7 @@ pub struct PostgresStore {
     shared: Arc<Shared>,
     io: Handle,
     engines: Vec<Engine>,
-    /// Sends when the writer has done everything that was queued.
+    /// Ends when the writers of appends have done everything that was queued.
     written: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
 }
 
@@ -253,8 +261,14 @@ impl PostgresStore {
             detail: format!("the store's threads cannot be started: {error}"),
         };
         let (io_engine, io) = Engine::start("store-io").map_err(no_thread)?;
-        let (writer_engine, writer) = Engine::start("store-writer").map_err(no_thread)?;
-        let mut engines = vec![writer_engine, io_engine];
+        let mut engines = Vec::new();
+        let mut writers = Vec::new();
+        for _ in 0..APPENDERS {
+            let (engine, writer) = Engine::start("store-writer").map_err(no_thread)?;
+            engines.push(engine);
+            writers.push(writer);
+        }
+        engines.push(io_engine);
         let opened = Self::prepare(&place, &options, &io);
         let maker = match opened {
             Ok(maker) => maker,
@@ -289,12 +303,15 @@ impl PostgresStore {
             maker,
         });
         let (done, written) = std::sync::mpsc::channel();
-        let appends = Writer::new(Arc::clone(&shared), APPENDS);
-        writer.spawn(async move {
-            appends.run().await;
-            let _ = done.send(());
-        });
-        io.spawn(Writer::new(Arc::clone(&shared), INTERRUPTS).run());
+        for (number, writer) in writers.into_iter().enumerate() {
+            let appends = Writer::new(Arc::clone(&shared), APPENDS, number);
+            let done = done.clone();
+            writer.spawn(async move {
+                let _done = done;
+                appends.run().await;
+            });
+        }
+        io.spawn(Writer::new(Arc::clone(&shared), INTERRUPTS, 0).run());
         io.spawn(wakes::notify(Arc::clone(&shared), told));
         if !shared.maker.pooled {
             io.spawn(wakes::listen(Arc::clone(&shared)));
@@ -390,7 +407,7 @@ impl PostgresStore {
             .unwrap_or_else(PoisonError::into_inner) = Some(fault);
     }
 
-    /// Test aid: the writer takes up nothing new until the guard is dropped. Outside of a runtime's threads it
+    /// Test aid: the writers take up nothing new until the guard is dropped. Outside of a runtime's threads it
     /// blocks while a batch is under way.
     #[cfg(feature = "testing")]
     pub fn hold_writer(&self) -> Box<dyn Send> {

@@ -102,10 +102,24 @@ pub(super) async fn side_by_side(
     sessions: u32,
     time: Duration,
 ) -> Result<f64> {
+    all_at_once(taken(store, node, sessions).await?, time).await
+}
+
+/// So many sessions, owned.
+pub(super) async fn taken(
+    store: &Arc<dyn Store>,
+    node: &Incarnation,
+    sessions: u32,
+) -> Result<Vec<Owned>> {
     let mut owned = Vec::new();
     for number in 0..sessions {
         owned.push(Owned::take(store, node, u128::from(number) + 1).await?);
     }
+    Ok(owned)
+}
+
+/// Appends a second of these side by side.
+pub(super) async fn all_at_once(owned: Vec<Owned>, time: Duration) -> Result<f64> {
     let began = Instant::now();
     let until = began + time;
     let work = owned.into_iter().map(|mut one| {

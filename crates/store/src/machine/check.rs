@@ -1,6 +1,6 @@
 //! Bodies are checked before they are queued: size, depth, characters no backend can hold (R12).
 
-use super::event::Encoded;
+use super::event::{Encoded, Ready};
 use crate::error::AppendError;
 use tenure_core::event::NewEvent;
 use tenure_core::id::SessionId;
@@ -29,12 +29,12 @@ pub(crate) fn encode(
                 format!("an append holds at most {MAX_APPEND} bytes; write it in parts")
             }
             None => {
-                encoded.push(Encoded {
+                encoded.push(Encoded::from(Ready {
                     id: event.id,
                     created_ms: event.created_ms,
                     body: event.body,
                     text,
-                });
+                }));
                 continue;
             }
         };

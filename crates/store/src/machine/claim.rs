@@ -1,7 +1,7 @@
 //! Taking tenure, and stopping it: acquire (R1, R7, R8) and interrupt (R5).
 
 use super::append::write;
-use super::event::Encoded;
+use super::event::{Encoded, Ready};
 use super::head::Head;
 use super::project::Work;
 use super::rows::{LOCK_DELAY_MS, NodeFacts, NodeState, Rows};
@@ -376,14 +376,14 @@ fn record(
         execution,
         by: asked.by.clone(),
     });
-    let event = Encoded {
+    let event = Encoded::from(Ready {
         // The key makes the event's id: one interrupt is one event, whoever repeats it. A repetition that
         // finds no receipt is a new fact, so the seq takes part.
         id: EventId::derived(&[head.id.as_str(), asked.interrupt.as_str(), &seq.to_string()]),
         created_ms: asked.now_ms,
         text: body.encode(),
         body,
-    };
+    });
     let mut work = Work::new(rows, head, false, false);
     write(&mut work, std::slice::from_ref(&event))?;
     rows.save(&mut work.head)?;

@@ -1,15 +1,35 @@
 //! An event on its way into a log, and as a row of one.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::id::{EventId, SessionId};
 
-/// An event ready to be written: its body encoded once, outside the transaction.
+/// An event ready to be written: its body encoded once, outside the transaction. A copy is the same event.
 #[derive(Debug, Clone)]
-pub(crate) struct Encoded {
+pub(crate) struct Encoded(Arc<Ready>);
+
+/// What an [`Encoded`] holds.
+#[derive(Debug)]
+pub(crate) struct Ready {
     pub(crate) id: EventId,
     pub(crate) created_ms: i64,
     pub(crate) body: EventBody,
     pub(crate) text: String,
+}
+
+impl From<Ready> for Encoded {
+    fn from(ready: Ready) -> Self {
+        Self(Arc::new(ready))
+    }
+}
+
+impl Deref for Encoded {
+    type Target = Ready;
+
+    fn deref(&self) -> &Ready {
+        &self.0
+    }
 }
 
 /// An event row as it is stored.

@@ -1,7 +1,7 @@
 //! Replaying an export: every projection rebuilt, nothing started, nothing guessed.
 
 use super::check;
-use super::event::{Encoded, Stored};
+use super::event::{Encoded, Ready, Stored};
 use super::head::Head;
 use super::project::{Work, project};
 use super::rows::Rows;
@@ -64,12 +64,12 @@ pub(crate) fn read_lines(
             line,
             seq: record.seq,
             epoch: record.epoch,
-            event: Encoded {
+            event: Encoded::from(Ready {
                 id: record.id,
                 created_ms: record.created_ms,
                 body,
                 text,
-            },
+            }),
         });
     }
     Ok(lines)

@@ -29,7 +29,7 @@ struct State {
     nodes: HashSet<String>,
     sessions: HashMap<SessionId, Last>,
     /// As each writer last saw it: what one of them noticed, the other has yet to find out about its own connection.
-    timelines: HashMap<Use, Timeline>,
+    timelines: HashMap<(Use, usize), Timeline>,
     rewound: Vec<String>,
 }
 
@@ -72,16 +72,26 @@ impl Owned {
             .owner
             .as_ref()
             .filter(|owner| state.nodes.contains(*owner));
-        if let Some(owner) = ours {
-            let last = Last {
-                owner: owner.clone(),
-                head: super::session::head_number(head),
-                epoch: int(head.epoch),
-                write_no: int(head.write_no),
-            };
-            state.sessions.insert(head.id.clone(), last);
-        } else {
+        let Some(owner) = ours else {
             state.sessions.remove(&head.id);
+            return;
+        };
+        let (seq, epoch) = (super::session::head_number(head), int(head.epoch));
+        let write_no = int(head.write_no);
+        match state.sessions.get_mut(&head.id) {
+            // Almost every write: nothing is allocated for it.
+            Some(last) if last.owner == *owner => {
+                (last.head, last.epoch, last.write_no) = (seq, epoch, write_no);
+            }
+            _ => {
+                let last = Last {
+                    owner: owner.clone(),
+                    head: seq,
+                    epoch,
+                    write_no,
+                };
+                state.sessions.insert(head.id.clone(), last);
+            }
         }
     }
 
@@ -90,28 +100,29 @@ impl Owned {
         self.state().rewound.clone()
     }
 
-    /// Looks at the server behind a new connection of the writer for `purpose`. On another timeline than before, every
-    /// session of this process is fenced before anything is written: also what no fence covers (an admission, an
-    /// answer, an interrupt) may have been lost, while its owner's memory still has it. They are returned, to be
-    /// woken. Errors also say that it is a standby. Dropped on its way, it is done again by the next connection.
+    /// Looks at the server behind a new connection of `writer`, its purpose and number. On another timeline than
+    /// before, every session of this process is fenced before anything is written: also what no fence covers (an
+    /// admission, an answer, an interrupt) may have been lost, while its owner's memory still has it. They are
+    /// returned, to be woken. Errors also say that it is a standby. Dropped on its way, it is done again by the next
+    /// connection.
     pub(super) async fn compare(
         &self,
         conn: &Conn,
-        purpose: Use,
+        writer: (Use, usize),
         cache: &Cache,
     ) -> Result<Vec<SessionId>, Trouble> {
         let now = timeline(conn).await?;
         let (before, nodes, sessions) = {
             let state = self.state();
             let nodes: Vec<String> = state.nodes.iter().cloned().collect();
-            let before = state.timelines.get(&purpose).cloned();
+            let before = state.timelines.get(&writer).cloned();
             (before, nodes, state.sessions.clone())
         };
         if before.as_ref() == Some(&now) {
             return Ok(Vec::new());
         }
         let Some(before) = before else {
-            self.state().timelines.insert(purpose, now);
+            self.state().timelines.insert(writer, now);
             return Ok(Vec::new());
         };
         tracing::warn!(
@@ -121,7 +132,7 @@ impl Owned {
         );
         cache.clear();
         let stored = stored(conn, &sessions).await?;
-        let mut fenced = fence(conn, purpose, &nodes).await?;
+        let mut fenced = fence(conn, writer.0, &nodes).await?;
         tracing::warn!(
             sessions = fenced.len(),
             "the sessions of this process are taken up anew, from the log as it is now"
@@ -138,7 +149,7 @@ impl Owned {
                 fenced.push(session);
             }
         }
-        state.timelines.insert(purpose, now);
+        state.timelines.insert(writer, now);
         drop(state);
         // What was put there while the old server still answered the other writer.
         cache.clear();

@@ -13,6 +13,7 @@ use crate::machine::head::{Head, phase_number};
 use crate::machine::loaded::{Changes, InboxState, Session};
 use crate::machine::rows::NodeFacts;
 use crate::sqlite::Fault;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use tokio_postgres::types::{ToSql, Type};
 pub(super) struct Draft {
     /// None: it is new.
     pub(super) before: Option<Head>,
+    /// Its column `runnable`, as it was read.
+    pub(super) was_runnable: bool,
     pub(super) session: Session,
     pub(super) changes: Changes,
     /// The nodes its jobs looked at, as they were.
@@ -46,31 +49,29 @@ pub(super) enum Broken {
 /// Sessions written, by sid, with the number of their latest activity.
 pub(super) type Won = HashMap<i64, i64>;
 
+/// A value of a statement, borrowed from the drafts where it can be, and its type.
+type Value<'a> = (Box<dyn ToSql + Sync + Send + 'a>, Type);
+
 /// Values of one statement, and its text as it grows.
 #[derive(Default)]
-struct Text {
+struct Text<'a> {
     sql: String,
-    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+    values: Vec<Value<'a>>,
 }
 
-impl Text {
-    fn arg(&mut self, value: impl ToSql + Sync + Send + 'static, kind: Type) -> usize {
+impl<'a> Text<'a> {
+    fn arg(&mut self, value: impl ToSql + Sync + Send + 'a, kind: Type) -> usize {
         self.values.push((Box::new(value), kind));
         self.values.len()
     }
 
-    /// `unnest($n, …) alias(names)` over columns of equal length.
-    fn unnest(&mut self, alias: &str, columns: Columns) -> String {
-        let mut text = "unnest(".to_owned();
-        let mut names = String::new();
-        for (n, (name, value, kind)) in columns.0.into_iter().enumerate() {
-            let comma = if n > 0 { ", " } else { "" };
+    /// A source of rows, `alias`, over columns of equal length.
+    fn unnest(&mut self, alias: &str, columns: Columns<'a>) -> String {
+        let named = columns.0.into_iter().map(|(name, value, kind)| {
             self.values.push((value, kind));
-            let _ = write!(text, "{comma}${}", self.values.len());
-            let _ = write!(names, "{comma}{name}");
-        }
-        let _ = write!(text, ") {alias}({names})");
-        text
+            (name, self.values.len())
+        });
+        source(alias, &named.collect::<Vec<_>>())
     }
 
     /// Adds `name AS (…)`.
@@ -80,13 +81,22 @@ impl Text {
     }
 }
 
-type Column = (&'static str, Box<dyn ToSql + Sync + Send>, Type);
+/// Rows of arrays of equal length, given by the numbers of their values. They are unnested side by side in the list of
+/// a SELECT: as one FROM item, each array would be copied into a store of its own first, cell by cell.
+fn source(alias: &str, columns: &[(&'static str, usize)]) -> String {
+    let each = columns
+        .iter()
+        .map(|(name, value)| format!("unnest(${value}) AS {name}"));
+    format!("(SELECT {}) {alias}", each.collect::<Vec<_>>().join(", "))
+}
+
+type Column<'a> = (&'static str, Box<dyn ToSql + Sync + Send + 'a>, Type);
 
 /// Named columns for `unnest`.
 #[derive(Default)]
-struct Columns(Vec<Column>);
+struct Columns<'a>(Vec<Column<'a>>);
 
-impl Columns {
+impl<'a> Columns<'a> {
     fn int(mut self, name: &'static str, values: Vec<i64>) -> Self {
         self.0.push((name, Box::new(values), Type::INT8_ARRAY));
         self
@@ -99,26 +109,29 @@ impl Columns {
         self.0.push((name, Box::new(values), Type::BOOL_ARRAY));
         self
     }
-    fn text(mut self, name: &'static str, values: Vec<String>) -> Self {
+    fn text<T: ToSql + Sync + Send + 'a>(mut self, name: &'static str, values: Vec<T>) -> Self {
         self.0.push((name, Box::new(values), Type::TEXT_ARRAY));
         self
     }
-    fn maybe_text(mut self, name: &'static str, values: Vec<Option<String>>) -> Self {
-        self.0.push((name, Box::new(values), Type::TEXT_ARRAY));
-        self
+    fn maybe_text<T: ToSql + Sync + Send + 'a>(
+        self,
+        name: &'static str,
+        values: Vec<Option<T>>,
+    ) -> Self {
+        self.text(name, values)
     }
 }
 
 /// A text the server can hold: what people and tools wrote may have a NUL in it.
-fn clean(text: &str) -> String {
+fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
-        text.replace('\0', " ")
+        text.replace('\0', " ").into()
     } else {
-        text.to_owned()
+        text.into()
     }
 }
 
-fn maybe_clean(text: Option<&String>) -> Option<String> {
+fn maybe_clean(text: Option<&String>) -> Option<Cow<'_, str>> {
     text.map(|text| clean(text))
 }
 
@@ -128,48 +141,90 @@ fn among(sid: &str, name: &str) -> String {
 }
 
 /// A batch as one statement.
-pub(super) struct Batch {
+pub(super) struct Batch<'a> {
     text: Arc<str>,
-    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+    values: Vec<Value<'a>>,
+    /// Whose rows are locked before the statement begins.
     sids: Vec<i64>,
-    nodes: Vec<String>,
+    nodes: Vec<&'a str>,
 }
 
-/// The rows of the batch, by table.
+/// How much of a head row is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// It is new.
+    New,
+    /// It was there, and anything may have changed.
+    Whole,
+    /// It was there and only went on, as it does with almost every append.
+    Little,
+}
+
+fn extent(draft: &Draft) -> Extent {
+    match (&draft.before, &draft.session.head) {
+        (Some(before), Some(head)) if goes_on(draft, before, head) => Extent::Little,
+        (Some(_), _) => Extent::Whole,
+        (None, _) => Extent::New,
+    }
+}
+
+/// Is everything that [`add_progress`] leaves alone as it was?
+fn goes_on(draft: &Draft, before: &Head, head: &Head) -> bool {
+    !draft.changes.touched
+        && is_runnable(&draft.session, head) == draft.was_runnable
+        && before.base == head.base
+        && before.parent == head.parent
+        && before.epoch == head.epoch
+        && before.owner == head.owner
+        && before.claim_id == head.claim_id
+        && before.attempts == head.attempts
+        && before.quarantine == head.quarantine
+        && before.handed_until == head.handed_until
+        && before.title == head.title
+        && before.directory == head.directory
+}
+
+/// The rows of the batch, by table, in the order of their sessions' numbers.
 struct Rows<'a> {
-    drafts: &'a [Draft],
+    drafts: Vec<(i64, &'a Draft)>,
+    heads: Vec<(Extent, &'a Draft, &'a Head)>,
 }
 
 impl<'a> Rows<'a> {
-    fn heads(&self, fresh: bool) -> Vec<(&'a Draft, &'a Head)> {
-        self.drafts
+    fn new(drafts: &'a [Draft]) -> Self {
+        let mut heads: Vec<_> = drafts
             .iter()
-            .filter(|draft| draft.before.is_none() == fresh)
-            .filter_map(|draft| Some((draft, draft.session.head.as_ref()?)))
-            .collect()
+            .filter_map(|draft| Some((extent(draft), draft, draft.session.head.as_ref()?)))
+            .collect();
+        heads.sort_unstable_by_key(|(.., head)| head.sid);
+        Self {
+            drafts: heads
+                .iter()
+                .map(|(_, draft, head)| (head.sid, *draft))
+                .collect(),
+            heads,
+        }
+    }
+
+    fn heads(&self, extent: Extent) -> Vec<(&'a Draft, &'a Head)> {
+        let heads = self.heads.iter().filter(|(of, ..)| *of == extent);
+        heads.map(|(_, draft, head)| (*draft, *head)).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = (i64, &'a Draft)> {
-        let drafts = self.drafts.iter();
-        drafts.filter_map(|draft| Some((draft.session.head.as_ref()?.sid, draft)))
+        self.drafts.iter().copied()
     }
 }
 
-impl Batch {
+impl<'a> Batch<'a> {
     /// Makes the statement. `trusting`: event ids are taken for new without a look.
-    pub(super) fn new(conn: &Conn, drafts: &[Draft], trusting: bool) -> Self {
-        let rows = Rows { drafts };
+    pub(super) fn new(conn: &Conn, drafts: &'a [Draft], trusting: bool) -> Self {
+        let rows = Rows::new(drafts);
         let mut text = Text::default();
         let mut barred = Vec::new();
         let events = add_events(&mut text, &rows);
-        if !trusting && let Some((ids, _)) = &events {
-            text.part(
-                "known",
-                &format!(
-                    "SELECT DISTINCT i.sid FROM {ids} CROSS JOIN LATERAL \
-                     (SELECT 1 FROM @.event e WHERE e.id = i.id LIMIT 1) x WHERE i.new"
-                ),
-            );
+        if !trusting && let Some((known, _)) = &events {
+            text.part("known", known);
             barred.push("known");
         }
         let nodes = add_nodes(&mut text, &rows);
@@ -185,11 +240,19 @@ impl Batch {
         add_effects(&mut text, &rows);
         add_receipts(&mut text, &rows);
         text.sql.push_str(" SELECT sid, activity FROM won");
-        let mut sids: Vec<i64> = drafts
+        let old = rows
+            .heads
             .iter()
-            .filter_map(|draft| Some(draft.before.as_ref()?.sid))
-            .collect();
-        sids.sort_unstable();
+            .filter(|(extent, ..)| *extent != Extent::New);
+        let sids = match rows
+            .heads
+            .iter()
+            .any(|(extent, ..)| *extent == Extent::Whole)
+        {
+            true => old.map(|(.., head)| head.sid).collect(),
+            // One statement on one table, which both of its inputs bring in the order of its numbers.
+            false => Vec::new(),
+        };
         Self {
             text: conn.dialect().fill(&text.sql).into(),
             values: text.values,
@@ -199,8 +262,8 @@ impl Batch {
     }
 }
 
-/// The event ids to be looked for, and the statement that inserts the events.
-fn add_events(text: &mut Text, rows: &Rows<'_>) -> Option<(String, String)> {
+/// The statement that finds sessions with an event that is there already, and the one that inserts the events.
+fn add_events<'a>(text: &mut Text<'a>, rows: &Rows<'a>) -> Option<(String, String)> {
     let all = || {
         rows.all()
             .flat_map(|(sid, draft)| draft.changes.events.iter().map(move |event| (sid, event)))
@@ -209,44 +272,76 @@ fn add_events(text: &mut Text, rows: &Rows<'_>) -> Option<(String, String)> {
     if sids.is_empty() {
         return None;
     }
-    let ids: Vec<String> = all().map(|(_, w)| w.event.id.as_str().to_owned()).collect();
+    let ids: Vec<&str> = all().map(|(_, w)| w.event.id.as_str()).collect();
     let new = rows.all().flat_map(|(_, draft)| {
-        let events = draft.changes.events.iter();
-        events.map(|written| !draft.shared.contains(written.event.id.as_str()))
+        let ids = draft.changes.events.iter().map(|w| w.event.id.as_str());
+        ids.filter(|id| !draft.shared.contains(*id))
     });
-    let new: Vec<bool> = new.collect();
-    let (sids, ids, new) = (
+    let new: Vec<&str> = new.collect();
+    let all_new = new.len() == ids.len();
+    let (sids, ids) = (
         text.arg(sids, Type::INT8_ARRAY),
         text.arg(ids, Type::TEXT_ARRAY),
-        text.arg(new, Type::BOOL_ARRAY),
     );
-    let body = |body: &EventBody| (body.type_name().to_owned(), i64::from(body.version()));
-    let (types, versions) = all().map(|(_, w)| body(&w.event.body)).unzip();
-    let columns = Columns::default()
-        .int("seq", all().map(|(_, w)| int(w.seq)).collect())
-        .maybe_int("epoch", all().map(|(_, w)| w.epoch.map(int)).collect())
-        .int(
+    let new = match all_new {
+        true => ids,
+        false => text.arg(new, Type::TEXT_ARRAY),
+    };
+    let pairs = source("i", &[("sid", sids), ("id", ids)]);
+    // The ids are looked up in one pass over their index.
+    let known = format!(
+        "SELECT DISTINCT i.sid FROM {pairs} WHERE i.id IN \
+         (SELECT e.id FROM @.event e WHERE e.id = ANY(${new}))"
+    );
+    let body = |body: &'a EventBody| (body.type_name(), i64::from(body.version()));
+    let (types, versions): (Vec<&str>, Vec<i64>) = all().map(|(_, w)| body(&w.event.body)).unzip();
+    let columns = [
+        ("sid", sids),
+        ("id", ids),
+        (
+            "seq",
+            text.arg(
+                all().map(|(_, w)| int(w.seq)).collect::<Vec<_>>(),
+                Type::INT8_ARRAY,
+            ),
+        ),
+        (
+            "epoch",
+            text.arg(
+                all().map(|(_, w)| w.epoch.map(int)).collect::<Vec<_>>(),
+                Type::INT8_ARRAY,
+            ),
+        ),
+        (
             "created_ms",
-            all().map(|(_, w)| w.event.created_ms).collect(),
-        )
-        .text("type", types)
-        .int("version", versions)
-        .text("body", all().map(|(_, w)| w.event.text.clone()).collect());
-    let mut source = text.unnest("i", columns);
-    source = source
-        .replacen("unnest(", &format!("unnest(${sids}, ${ids}, "), 1)
-        .replacen(" i(", " i(sid, id, ", 1);
+            text.arg(
+                all().map(|(_, w)| w.event.created_ms).collect::<Vec<_>>(),
+                Type::INT8_ARRAY,
+            ),
+        ),
+        ("type", text.arg(types, Type::TEXT_ARRAY)),
+        ("version", text.arg(versions, Type::INT8_ARRAY)),
+        (
+            "body",
+            text.arg(
+                all()
+                    .map(|(_, w)| w.event.text.as_str())
+                    .collect::<Vec<_>>(),
+                Type::TEXT_ARRAY,
+            ),
+        ),
+    ];
     let insert = format!(
         "INSERT INTO @.event(sid, seq, id, epoch, created_ms, type, version, body) \
-         SELECT i.sid, i.seq, i.id, i.epoch, i.created_ms, i.type, i.version, i.body FROM {source} WHERE {}",
+         SELECT i.sid, i.seq, i.id, i.epoch, i.created_ms, i.type, i.version, i.body FROM {} WHERE {}",
+        source("i", &columns),
         among("i.sid", "won")
     );
-    let looked = format!("unnest(${sids}, ${ids}, ${new}) i(sid, id, new)");
-    Some((looked, insert))
+    Some((known, insert))
 }
 
 /// The nodes whose state the verdicts rest on: sessions for which one moved are not written.
-fn add_nodes(text: &mut Text, rows: &Rows<'_>) -> Vec<String> {
+fn add_nodes<'a>(text: &mut Text<'a>, rows: &Rows<'a>) -> Vec<&'a str> {
     let looked = || {
         rows.all().flat_map(|(sid, draft)| {
             draft
@@ -256,7 +351,7 @@ fn add_nodes(text: &mut Text, rows: &Rows<'_>) -> Vec<String> {
                 .map(move |name| (sid, draft, name))
         })
     };
-    let mut names: Vec<String> = looked().map(|(_, _, name)| name.clone()).collect();
+    let mut names: Vec<&str> = looked().map(|(_, _, name)| name.as_str()).collect();
     if names.is_empty() {
         return names;
     }
@@ -279,7 +374,7 @@ fn add_nodes(text: &mut Text, rows: &Rows<'_>) -> Vec<String> {
 }
 
 /// The head rows: `won` holds the sessions that were as they were read.
-fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
+fn add_heads<'a>(text: &mut Text<'a>, rows: &Rows<'a>, barred: &[&str]) {
     let bars = |sid: &str| {
         let each = barred
             .iter()
@@ -287,22 +382,15 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
         each.collect::<String>()
     };
     let mut parts = Vec::new();
-    let old = rows.heads(false);
+    let little = rows.heads(Extent::Little);
+    if !little.is_empty() {
+        add_progress(text, &little, &bars("s.sid"));
+        parts.push("SELECT sid, activity FROM went_on");
+    }
+    let old = rows.heads(Extent::Whole);
     if !old.is_empty() {
-        let before = || old.iter().filter_map(|(draft, _)| draft.before.as_ref());
-        let columns = head_columns(&old)
-            .int("rev0", before().map(|head| head.rev).collect())
-            .int("epoch0", before().map(|head| int(head.epoch)).collect())
-            .int("write0", before().map(|head| int(head.write_no)).collect())
-            .maybe_text("owner0", before().map(|head| head.owner.clone()).collect())
-            .maybe_text(
-                "claim0",
-                before().map(|head| head.claim_id.clone()).collect(),
-            );
-        let source = text.unnest("u", columns);
-        let sids: Vec<i64> = before().map(|head| head.sid).collect();
-        let sids = text.arg(sids, Type::INT8_ARRAY);
-        // R1: the fence is in the predicate, with `rev`, which moves with everything else.
+        let source = text.unnest("u", fence_columns(head_columns(&old), &old));
+        let as_read = as_read(text, &old);
         text.part(
             "kept",
             &format!(
@@ -312,18 +400,16 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
                  handed_until = u.handed_until, runnable = u.runnable, activity = CASE WHEN u.touched \
                  THEN nextval('@.next_activity') ELSE s.activity END, title = u.title, \
                  directory = u.directory, last_line = u.last_line, rest = u.rest FROM {source} \
-                 WHERE s.sid = ANY(${sids}) AND s.sid = u.sid AND s.rev = u.rev0 AND s.epoch = u.epoch0 \
-                 AND s.write_no = u.write0 AND s.owner IS NOT DISTINCT FROM u.owner0 \
-                 AND s.claim_id IS NOT DISTINCT FROM u.claim0{} RETURNING s.sid, s.activity",
+                 WHERE {as_read}{} RETURNING s.sid, s.activity",
                 bars("s.sid")
             ),
         );
         parts.push("SELECT sid, activity FROM kept");
     }
-    let new = rows.heads(true);
+    let new = rows.heads(Extent::New);
     if !new.is_empty() {
-        let ids = new.iter().map(|(_, head)| head.id.as_str().to_owned());
-        let source = text.unnest("u", head_columns(&new).text("id", ids.collect()));
+        let ids: Vec<&str> = new.iter().map(|(_, head)| head.id.as_str()).collect();
+        let source = text.unnest("u", head_columns(&new).text("id", ids));
         text.part(
             "made",
             &format!(
@@ -341,7 +427,64 @@ fn add_heads(text: &mut Text, rows: &Rows<'_>, barred: &[&str]) {
     text.part("won", &parts.join(" UNION ALL "));
 }
 
-fn head_columns(heads: &[(&Draft, &Head)]) -> Columns {
+/// How the rows were read, for [`as_read`].
+fn fence_columns<'a>(columns: Columns<'a>, heads: &[(&'a Draft, &'a Head)]) -> Columns<'a> {
+    let before = || heads.iter().filter_map(|(draft, _)| draft.before.as_ref());
+    columns
+        .int("rev0", before().map(|head| head.rev).collect())
+        .int("epoch0", before().map(|head| int(head.epoch)).collect())
+        .int("write0", before().map(|head| int(head.write_no)).collect())
+        .maybe_text(
+            "owner0",
+            before().map(|head| head.owner.as_deref()).collect(),
+        )
+        .maybe_text(
+            "claim0",
+            before().map(|head| head.claim_id.as_deref()).collect(),
+        )
+}
+
+/// R1: the fence is in the predicate, with `rev`, which moves with everything else.
+fn as_read(text: &mut Text<'_>, heads: &[(&Draft, &Head)]) -> String {
+    let sids: Vec<i64> = heads.iter().map(|(_, head)| head.sid).collect();
+    let sids = text.arg(sids, Type::INT8_ARRAY);
+    format!(
+        "s.sid = ANY(${sids}) AND s.sid = u.sid AND s.rev = u.rev0 AND s.epoch = u.epoch0 \
+         AND s.write_no = u.write0 AND s.owner IS NOT DISTINCT FROM u.owner0 \
+         AND s.claim_id IS NOT DISTINCT FROM u.claim0"
+    )
+}
+
+/// Rows that only went on: what [`goes_on`] compares stays as it is, and is not sent.
+fn add_progress<'a>(text: &mut Text<'a>, heads: &[(&'a Draft, &'a Head)], bars: &str) {
+    let each = || heads.iter().map(|(_, head)| *head);
+    let columns = Columns::default()
+        .int("sid", each().map(|head| head.sid).collect())
+        .int("rev", each().map(|head| head.rev).collect())
+        .int("head", each().map(head_number).collect())
+        .int("write_no", each().map(|head| int(head.write_no)).collect())
+        .maybe_int(
+            "phase",
+            each().map(|head| head.phase.map(phase_number)).collect(),
+        )
+        .text(
+            "last_line",
+            each().map(|head| clean(&head.last_line)).collect(),
+        )
+        .text("rest", each().map(rest).collect());
+    let source = text.unnest("u", fence_columns(columns, heads));
+    let as_read = as_read(text, heads);
+    text.part(
+        "went_on",
+        &format!(
+            "UPDATE @.session s SET rev = u.rev, head = u.head, write_no = u.write_no, phase = u.phase, \
+             last_line = u.last_line, rest = u.rest FROM {source} WHERE {as_read}{bars} \
+             RETURNING s.sid, s.activity"
+        ),
+    );
+}
+
+fn head_columns<'a>(heads: &[(&'a Draft, &'a Head)]) -> Columns<'a> {
     let each = || heads.iter().map(|(_, head)| *head);
     Columns::default()
         .int("sid", each().map(|head| head.sid).collect())
@@ -350,10 +493,10 @@ fn head_columns(heads: &[(&Draft, &Head)]) -> Columns {
         .int("base", each().map(|head| int(head.base)).collect())
         .maybe_int("parent", each().map(|head| head.parent).collect())
         .int("epoch", each().map(|head| int(head.epoch)).collect())
-        .maybe_text("owner", each().map(|head| head.owner.clone()).collect())
+        .maybe_text("owner", each().map(|head| head.owner.as_deref()).collect())
         .maybe_text(
             "claim_id",
-            each().map(|head| head.claim_id.clone()).collect(),
+            each().map(|head| head.claim_id.as_deref()).collect(),
         )
         .int("write_no", each().map(|head| int(head.write_no)).collect())
         .maybe_int(
@@ -405,7 +548,7 @@ fn head_columns(heads: &[(&Draft, &Head)]) -> Columns {
         .text("rest", each().map(rest).collect())
 }
 
-fn add_claims(text: &mut Text, rows: &Rows<'_>) {
+fn add_claims<'a>(text: &mut Text<'a>, rows: &Rows<'a>) {
     let changed = || rows.all().filter(|(_, draft)| draft.changes.claim);
     let put: Vec<_> = changed()
         .filter_map(|(sid, draft)| Some((sid, draft.session.claim.as_ref()?)))
@@ -416,7 +559,7 @@ fn add_claims(text: &mut Text, rows: &Rows<'_>) {
             .int("sid", put.iter().map(|(sid, _)| *sid).collect())
             .maybe_text(
                 "message",
-                each().map(|claim| claim.message.clone()).collect(),
+                each().map(|claim| claim.message.as_deref()).collect(),
             )
             .maybe_int(
                 "seq",
@@ -424,7 +567,7 @@ fn add_claims(text: &mut Text, rows: &Rows<'_>) {
             )
             .maybe_text(
                 "input",
-                each().map(|claim| claim.continuation.clone()).collect(),
+                each().map(|claim| claim.continuation.as_deref()).collect(),
             )
             .maybe_text(
                 "error",
@@ -465,7 +608,7 @@ fn add_claims(text: &mut Text, rows: &Rows<'_>) {
     }
 }
 
-fn add_inbox(text: &mut Text, rows: &Rows<'_>) {
+fn add_inbox<'a>(text: &mut Text<'a>, rows: &Rows<'a>) {
     let cleared: Vec<i64> = rows
         .all()
         .filter(|(_, draft)| draft.changes.inbox_cleared && draft.before.is_some())
@@ -502,7 +645,7 @@ fn add_inbox(text: &mut Text, rows: &Rows<'_>) {
         .int("sid", put.iter().map(|(sid, _, _)| *sid).collect())
         .text(
             "input",
-            put.iter().map(|(_, id, _)| (*id).clone()).collect(),
+            put.iter().map(|(_, id, _)| id.as_str()).collect::<Vec<_>>(),
         )
         .int("seq", each().map(|input| int(input.seq)).collect())
         .int(
@@ -522,7 +665,7 @@ fn add_inbox(text: &mut Text, rows: &Rows<'_>) {
     );
 }
 
-fn add_effects(text: &mut Text, rows: &Rows<'_>) {
+fn add_effects<'a>(text: &mut Text<'a>, rows: &Rows<'a>) {
     let changed = || {
         rows.all().flat_map(|(sid, draft)| {
             draft
@@ -542,7 +685,9 @@ fn add_effects(text: &mut Text, rows: &Rows<'_>) {
             .int("sid", put.iter().map(|(sid, _, _)| *sid).collect())
             .text(
                 "message",
-                put.iter().map(|(_, key, _)| key.0.clone()).collect(),
+                put.iter()
+                    .map(|(_, key, _)| key.0.as_str())
+                    .collect::<Vec<_>>(),
             )
             .text(
                 "call",
@@ -587,7 +732,9 @@ fn add_effects(text: &mut Text, rows: &Rows<'_>) {
             .int("sid", gone.iter().map(|(sid, _, _)| *sid).collect())
             .text(
                 "message",
-                gone.iter().map(|(_, _, key)| key.0.clone()).collect(),
+                gone.iter()
+                    .map(|(_, _, key)| key.0.as_str())
+                    .collect::<Vec<_>>(),
             )
             .text(
                 "call",
@@ -605,9 +752,9 @@ fn add_effects(text: &mut Text, rows: &Rows<'_>) {
     }
 }
 
-fn add_receipts(text: &mut Text, rows: &Rows<'_>) {
+fn add_receipts<'a>(text: &mut Text<'a>, rows: &Rows<'a>) {
     // The last answer to a key is the one that counts.
-    let mut put: BTreeMap<&String, (i64, &String)> = BTreeMap::new();
+    let mut put: BTreeMap<&'a String, (i64, &'a String)> = BTreeMap::new();
     for (sid, draft) in rows.all() {
         for (key, answer) in &draft.changes.receipts {
             put.insert(key, (sid, answer));
@@ -617,11 +764,16 @@ fn add_receipts(text: &mut Text, rows: &Rows<'_>) {
         return;
     }
     let columns = Columns::default()
-        .text("key", put.keys().map(|key| (*key).clone()).collect())
+        .text(
+            "key",
+            put.keys().map(|key| key.as_str()).collect::<Vec<_>>(),
+        )
         .int("sid", put.values().map(|(sid, _)| *sid).collect())
         .text(
             "answer",
-            put.values().map(|(_, answer)| (*answer).clone()).collect(),
+            put.values()
+                .map(|(_, answer)| answer.as_str())
+                .collect::<Vec<_>>(),
         );
     let source = text.unnest("r", columns);
     text.part(
@@ -646,7 +798,7 @@ const HURRIED: &str = "; SET LOCAL lock_timeout = '150ms'";
 pub(super) async fn flush(
     conn: &Conn,
     purpose: Use,
-    batch: &Batch,
+    batch: &Batch<'_>,
     fault: Option<Fault>,
     hurried: bool,
 ) -> Result<Won, Broken> {
@@ -671,7 +823,7 @@ pub(super) async fn flush(
         Some(Fault::CommitLost) => "ROLLBACK",
         _ => "COMMIT",
     };
-    // One session's row is locked by its own update; one node's by its own look.
+    // Rows that only go on, or one session's, are locked by their own update; one node's by its own look.
     let lock = async |wanted: bool, sql, params| match wanted {
         true => conn.rows(sql, params).await,
         false => Ok(Vec::new()),

@@ -1,5 +1,6 @@
 //! Keeps readers of this process behind the after-commit hooks: nobody sees a commit before its hook ran.
 
+use super::writer::APPENDERS;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,22 +17,44 @@ struct State {
     sessions: HashSet<SessionId>,
 }
 
-/// Shut from before a batch is sent until its hooks ran, for whoever reads one of its sessions.
+/// Shut from before a batch is sent until its hooks ran, for whoever reads one of its sessions. One for each writer.
 pub(super) struct Gate {
-    state: Mutex<State>,
-    opened: watch::Sender<u64>,
+    wings: [Wing; APPENDERS],
 }
 
 impl Default for Gate {
     fn default() -> Self {
         Self {
-            state: Mutex::default(),
-            opened: watch::channel(0).0,
+            wings: std::array::from_fn(|_| Wing {
+                state: Mutex::default(),
+                opened: watch::channel(0).0,
+            }),
         }
     }
 }
 
 impl Gate {
+    /// The wing that a writer of appends shuts and opens.
+    pub(super) fn wing(&self, writer: usize) -> &Wing {
+        &self.wings[writer % APPENDERS]
+    }
+
+    /// Waits until the batches in flight, those of `session` (or all, with none named), have run their hooks. Called
+    /// once what was read is here: whatever it holds was committed by those or by earlier ones.
+    pub(super) async fn pass(&self, session: Option<&SessionId>) {
+        for wing in &self.wings {
+            wing.pass(session).await;
+        }
+    }
+}
+
+/// What one writer of appends shuts.
+pub(super) struct Wing {
+    state: Mutex<State>,
+    opened: watch::Sender<u64>,
+}
+
+impl Wing {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,9 +77,7 @@ impl Gate {
         }
     }
 
-    /// Waits until the batch in flight, if it is one of `session` (or of any, with none named), has run its hooks.
-    /// Called once what was read is here: whatever it holds was committed by that batch or an earlier one.
-    pub(super) async fn pass(&self, session: Option<&SessionId>) {
+    async fn pass(&self, session: Option<&SessionId>) {
         let turn = {
             let state = self.state();
             let concerned =

@@ -222,7 +222,7 @@ impl Shared {
         if sessions.is_empty() {
             return;
         }
-        self.watchers.wake(sessions.iter().map(SessionId::as_str));
+        self.watchers.wake(sessions);
         let _ = self.tell.send(Tell::Sessions(sessions.to_vec()));
     }
 
@@ -239,13 +239,10 @@ impl Shared {
         match (words.next(), own) {
             (Some("ping"), true) => words.next() == Some(ping.to_string().as_str()),
             (Some("woke"), false) => {
-                let sessions: Vec<&str> = words.collect();
-                let ids: Vec<SessionId> = sessions
-                    .iter()
-                    .filter_map(|id| SessionId::parse(id).ok())
-                    .collect();
+                let ids: Vec<SessionId> =
+                    words.filter_map(|id| SessionId::parse(id).ok()).collect();
                 self.cache.forget(ids.iter());
-                self.watchers.wake(sessions.into_iter());
+                self.watchers.wake(&ids);
                 false
             }
             (Some("all"), false) => {

@@ -48,18 +48,16 @@ impl Watchers {
     }
 
     /// Wakes the watchers of `sessions`, and those of everything.
-    pub(super) fn wake<'a>(&self, sessions: impl Iterator<Item = &'a str>) {
+    pub(super) fn wake(&self, sessions: &[SessionId]) {
         let state = self.state();
-        let mut any = false;
         for session in sessions {
-            any = true;
-            if let Ok(session) = SessionId::parse(session)
-                && let Some(watched) = state.sessions.get(&session)
-            {
+            if let Some(watched) = state.sessions.get(session) {
                 bump(&watched.sender);
             }
         }
-        if any && let Some(all) = &state.all {
+        if !sessions.is_empty()
+            && let Some(all) = &state.all
+        {
             bump(all);
         }
     }

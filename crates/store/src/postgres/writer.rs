@@ -1,13 +1,16 @@
 //! A writer: it drains what waits, decides in memory, writes it in one flush, and tells everybody.
 //!
 //! It is a task of its own on a thread of its own, so that no caller's going away stops it between a commit and its
-//! hooks. While one batch is on its way the next gathers.
+//! hooks. Appends have two, on one queue: while the server works on the batch of one, the other tells its callers,
+//! gathers what they bring back, and decides it. A session is with one of them at a time.
 
 use super::Shared;
 use super::conn::{Conn, Use};
 use super::flush::{Batch, Broken, Draft, Won, flush};
-use super::load::{Wanted, load};
+use super::load::{Read, Wanted, load};
 use super::queue::{Queue, Work};
+use super::session::is_runnable;
+use super::trouble::Trouble;
 use crate::hooks::Failure;
 use crate::job::Asks;
 use crate::machine::loaded::{Around, Changes, Loaded, Session};
@@ -25,10 +28,16 @@ const TRIES: u32 = 60;
 const PATIENT: u32 = 5;
 /// Between attempts to reach a server that cannot be reached.
 const BACK_OFF: Duration = Duration::from_millis(250);
-/// How long a session whose lock somebody held is written apart from the others.
-const APART: Duration = Duration::from_secs(10);
-/// How long it watches the line after a shared commit, for those just answered to come back.
-const GATHER: Duration = Duration::from_micros(150);
+/// How long it waits after a shared commit for those just answered to come back: half of what that batch took, within
+/// these bounds.
+const GATHER: (Duration, Duration) = (Duration::from_micros(150), Duration::from_millis(2));
+/// How often it looks whether they do. The system makes some 80 µs of it.
+const GLANCE: Duration = Duration::from_micros(30);
+/// After so many looks at which nobody came it goes on without them.
+const LOOKS: u32 = 2;
+
+/// Writers of appends.
+pub(super) const APPENDERS: usize = 2;
 
 /// What a writer works for.
 pub(super) struct Role {
@@ -75,6 +84,39 @@ impl Group {
     fn fail(mut self, failure: &Failure) {
         self.jobs.iter_mut().for_each(|job| job.fail(failure));
     }
+
+    /// Nothing was written, and the connection is gone: it may be tried once more, on a new one.
+    fn reread(mut self, trouble: &Trouble) -> Option<Self> {
+        if self.reread {
+            self.fail(&not_read(trouble));
+            return None;
+        }
+        (self.reread, self.fresh) = (true, true);
+        Some(self)
+    }
+}
+
+fn not_read(trouble: &Trouble) -> Failure {
+    Failure {
+        unknown: false,
+        reason: trouble.words(),
+    }
+}
+
+/// A group with its session as it is remembered (true) or was just read, and what is around it.
+type Seen = (Group, Session, Around, bool);
+
+/// Gives each group what was read for it; one whose session is damaged is told so.
+fn settle(read: &mut Vec<Seen>, groups: Vec<Group>, found: Vec<Read>) {
+    for (group, found) in groups.into_iter().zip(found) {
+        match found.session {
+            Ok(session) => read.push((group, session, found.around, false)),
+            Err(damaged) => group.fail(&Failure {
+                unknown: false,
+                reason: damaged.0,
+            }),
+        }
+    }
 }
 
 /// A group that ran, and what is to be written of it.
@@ -86,28 +128,28 @@ struct Ready {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     role: Role,
+    /// Which of its role's writers it is.
+    number: usize,
     conn: Option<Conn>,
     /// The connection's name on the server.
     named: String,
     failed: Option<Instant>,
-    /// Sessions whose rows somebody held and did not let go, and since when that is known.
-    stuck: HashMap<SessionId, Instant>,
     /// Lease clock minus own clock, as last seen.
     lease_offset: i64,
     jitter: u64,
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, role: Role) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, role: Role, number: usize) -> Self {
         Self {
             shared,
             role,
+            number,
             conn: None,
             named: String::new(),
             failed: None,
-            stuck: HashMap::new(),
             lease_offset: 0,
-            jitter: u64::from(std::process::id()) << 16 | 1,
+            jitter: u64::from(std::process::id()) << 16 | (2 * number as u64 + 1),
         }
     }
 
@@ -115,24 +157,31 @@ impl Writer {
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let queue = (self.role.queue)(&shared);
-        let mut last = 0;
-        while queue.wait().await {
+        let (mut last, mut took) = (0, Duration::ZERO);
+        while queue.wait(self.number).await {
             // A test may hold the writer back, so that what it queues lands in one batch.
             if self.role.hooks {
                 drop(shared.hold.lock().await);
+                gather(queue, last, took);
             }
-            gather(queue, last);
-            let jobs = queue.take();
+            let jobs = queue.take(self.number);
             last = jobs.len();
+            let began = Instant::now();
             self.batch(jobs).await;
+            took = began.elapsed();
+            queue.done(self.number);
         }
     }
 
+    fn queue(&self) -> &Queue {
+        (self.role.queue)(&self.shared)
+    }
+
     async fn batch(&mut self, jobs: Vec<Work>) {
-        self.stuck.retain(|_, since| since.elapsed() < APART);
+        let stuck = self.queue().held();
         let (apart, groups) = group(jobs)
             .into_iter()
-            .partition(|group| self.stuck.contains_key(&group.session));
+            .partition(|group| stuck.contains(&group.session));
         self.groups(groups).await;
         // Each by itself and not for long: what holds them holds nobody else.
         let apart: Vec<Group> = apart;
@@ -217,10 +266,7 @@ impl Writer {
     }
 
     /// Takes the sessions from memory, or reads them. Errors: groups to be tried again; the others were told.
-    async fn read(
-        &mut self,
-        groups: Vec<Group>,
-    ) -> Result<Vec<(Group, Session, Around, bool)>, Vec<Group>> {
+    async fn read(&mut self, groups: Vec<Group>) -> Result<Vec<Seen>, Vec<Group>> {
         let lease_ms = self.shared.clock.boottime_ms() + self.lease_offset;
         let (mut read, mut wanted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for mut group in groups {
@@ -250,48 +296,52 @@ impl Writer {
         if missing.is_empty() {
             return Ok(read);
         }
-        let Some(conn) = &self.conn else {
-            return Ok(read);
-        };
-        let before_ms = self.shared.clock.boottime_ms();
-        match load(conn, self.role.purpose, &wanted).await {
+        match self.load(&wanted).await {
             Ok(found) => {
-                if let Some(first) = found.first() {
-                    self.lease_offset = first.around.lease_ms - before_ms;
-                }
-                for (group, found) in missing.into_iter().zip(found) {
-                    match found.session {
-                        Ok(session) => read.push((group, session, found.around, false)),
-                        Err(damaged) => group.fail(&Failure {
-                            unknown: false,
-                            reason: damaged.0,
-                        }),
-                    }
-                }
+                settle(&mut read, missing, found);
                 Ok(read)
             }
-            Err(trouble) => {
-                if trouble.is_lost() {
-                    self.lose(&trouble.words());
-                }
-                // Nothing was written: it may be tried once more on a new connection.
-                let mut again = Vec::new();
+            Err(trouble) if trouble.is_lost() => {
+                self.lose(&trouble.words());
                 let groups = read.into_iter().map(|(group, ..)| group).chain(missing);
-                for mut group in groups {
-                    if trouble.is_lost() && !group.reread {
-                        group.reread = true;
-                        group.fresh = true;
-                        again.push(group);
-                    } else {
-                        group.fail(&Failure {
-                            unknown: false,
-                            reason: trouble.words(),
-                        });
+                Err(groups.filter_map(|group| group.reread(&trouble)).collect())
+            }
+            // R12: what the server refused may be one of them; the others must not pay.
+            Err(trouble) if missing.len() > 1 && !trouble.is_for_all() => {
+                let mut again = Vec::new();
+                for (group, wanted) in missing.into_iter().zip(wanted) {
+                    match self.load(&[wanted]).await {
+                        Ok(found) => settle(&mut read, vec![group], found),
+                        Err(trouble) if trouble.is_lost() => again.extend(group.reread(&trouble)),
+                        Err(trouble) => group.fail(&not_read(&trouble)),
                     }
                 }
+                if again.is_empty() {
+                    return Ok(read);
+                }
+                self.lose("it went while sessions were read");
+                again.extend(read.into_iter().map(|(group, ..)| group));
                 Err(again)
             }
+            Err(trouble) => {
+                let failure = not_read(&trouble);
+                missing.into_iter().for_each(|group| group.fail(&failure));
+                Ok(read)
+            }
         }
+    }
+
+    /// Reads sessions from the server.
+    async fn load(&mut self, wanted: &[Wanted]) -> Result<Vec<Read>, Trouble> {
+        let Some(conn) = &self.conn else {
+            return Err(Trouble::lost("there is no connection"));
+        };
+        let before_ms = self.shared.clock.boottime_ms();
+        let found = load(conn, self.role.purpose, wanted).await?;
+        if let Some(first) = found.first() {
+            self.lease_offset = first.around.lease_ms - before_ms;
+        }
+        Ok(found)
     }
 
     /// Runs the jobs of a session. Errors: memory was not enough.
@@ -303,6 +353,9 @@ impl Writer {
         assumed: bool,
     ) -> Result<Ready, Group> {
         let before = session.head.clone();
+        let was_runnable = before
+            .as_ref()
+            .is_some_and(|head| is_runnable(&session, head));
         let (mut session, mut changes) = (session, Changes::default());
         group.outcomes.clear();
         let several = group.jobs.len() > 1;
@@ -338,6 +391,7 @@ impl Writer {
             group,
             draft: Draft {
                 before,
+                was_runnable,
                 session,
                 changes,
                 nodes: Default::default(),
@@ -348,21 +402,25 @@ impl Writer {
 
     /// Writes what changed and tells everybody; those whose session moved meanwhile come back.
     async fn write(&mut self, ready: Vec<Ready>) -> Vec<Group> {
-        let (drafts, mut done): (Vec<Ready>, Vec<Ready>) =
-            ready.into_iter().partition(|one| one.draft.changes.head);
-        let (mut groups, drafts): (Vec<Group>, Vec<Draft>) =
-            drafts.into_iter().map(|one| (one.group, one.draft)).unzip();
+        let (mut groups, mut drafts, mut done) = (Vec::new(), Vec::new(), Vec::new());
+        for one in ready {
+            if one.draft.changes.head {
+                groups.push(one.group);
+                drafts.push(one.draft);
+            } else {
+                done.push(one.group);
+            }
+        }
         let mut again = Vec::new();
         let sessions = groups.iter().map(|group| group.session.clone());
         match self.flush(sessions.collect(), &drafts).await {
             Ok(won) => {
-                for (mut group, draft) in groups.drain(..).zip(drafts) {
+                for (mut group, draft) in groups.into_iter().zip(drafts) {
                     let sid = draft.session.head.as_ref().map(|head| head.sid);
                     match sid.and_then(|sid| won.get(&sid)) {
                         Some(activity) => {
-                            self.stuck.remove(&group.session);
-                            self.remember(&draft, *activity);
-                            done.push(Ready { group, draft });
+                            self.remember(draft, *activity);
+                            done.push(group);
                         }
                         None => {
                             group.fresh = true;
@@ -370,15 +428,24 @@ impl Writer {
                         }
                     }
                 }
+                let written = done.iter().map(|group| &group.session);
+                self.queue().unstick(written);
                 self.tell(done);
             }
             Err(broken) => {
-                self.shared.gate.open();
+                self.open();
                 self.tell(done);
                 self.broke(broken, groups).await;
             }
         }
         again
+    }
+
+    /// Readers may see what the last flush wrote.
+    fn open(&self) {
+        if self.role.hooks {
+            self.shared.gate.wing(self.number).open();
+        }
     }
 
     async fn flush(&self, sessions: Vec<SessionId>, drafts: &[Draft]) -> Result<Won, Broken> {
@@ -391,16 +458,18 @@ impl Writer {
         let trusting = broken!(self.shared.switches, NotIdempotent);
         let batch = Batch::new(conn, drafts, trusting);
         let fault = self.shared.take_fault();
-        let hurried = sessions.iter().any(|id| self.stuck.contains_key(id));
+        let stuck = self.queue().held();
+        let hurried = sessions.iter().any(|id| stuck.contains(id));
         if self.role.hooks {
-            self.shared.gate.close(sessions.into_iter());
+            let wing = self.shared.gate.wing(self.number);
+            wing.close(sessions.into_iter());
         }
         flush(conn, self.role.purpose, &batch, fault, hurried).await
     }
 
     /// Keeps what was written, for the next write.
-    fn remember(&self, draft: &Draft, activity: i64) {
-        let mut session = draft.session.clone();
+    fn remember(&self, draft: Draft, activity: i64) {
+        let mut session = draft.session;
         if let Some(head) = &mut session.head {
             head.activity = activity;
             self.shared.owned.note(head);
@@ -409,20 +478,18 @@ impl Writer {
     }
 
     /// Hooks of all, then replies, then wakes: nobody who is told of one can see another before its hook.
-    fn tell(&self, mut done: Vec<Ready>) {
-        for one in &mut done {
-            for (job, outcome) in one.group.jobs.iter_mut().zip(&one.group.outcomes) {
+    fn tell(&self, mut done: Vec<Group>) {
+        for group in &mut done {
+            for (job, outcome) in group.jobs.iter_mut().zip(&group.outcomes) {
                 if matches!(outcome, Outcome::Ran(Ran::Wrote)) {
                     job.committed();
                 }
             }
         }
-        if self.role.hooks {
-            self.shared.gate.open();
-        }
+        self.open();
         let mut wakes: Vec<SessionId> = Vec::new();
-        for one in &done {
-            for (job, outcome) in one.group.jobs.iter().zip(&one.group.outcomes) {
+        for group in &done {
+            for (job, outcome) in group.jobs.iter().zip(&group.outcomes) {
                 if matches!(outcome, Outcome::Ran(Ran::Wrote)) {
                     wakes.extend(job.wakes().iter().cloned());
                 }
@@ -436,8 +503,8 @@ impl Writer {
         if early {
             self.shared.wake(&wakes);
         }
-        for one in &mut done {
-            for (job, outcome) in one.group.jobs.iter_mut().zip(&one.group.outcomes) {
+        for group in &mut done {
+            for (job, outcome) in group.jobs.iter_mut().zip(&group.outcomes) {
                 match outcome {
                     Outcome::Ran(_) => job.reply(),
                     Outcome::Failed(reason) => job.fail(&Failure {
@@ -459,7 +526,7 @@ impl Writer {
                 let jobs: usize = groups.iter().map(|group| group.jobs.len()).sum();
                 if trouble.is(&SqlState::LOCK_NOT_AVAILABLE) {
                     let held = groups.iter().map(|group| group.session.clone());
-                    self.stuck.extend(held.map(|id| (id, Instant::now())));
+                    self.queue().stick(held);
                 }
                 if jobs > 1 && !trouble.is_for_all() {
                     // R12: what made it fail may be one of them; the others must not pay.
@@ -524,7 +591,11 @@ impl Writer {
         if let Some(failed) = self.failed {
             tokio::time::sleep(BACK_OFF.saturating_sub(failed.elapsed())).await;
         }
-        match self.shared.connect_writer(self.role.purpose, &name).await {
+        match self
+            .shared
+            .connect_writer(self.role.purpose, self.number, &name)
+            .await
+        {
             Ok(conn) => {
                 self.named = name;
                 self.failed = None;
@@ -540,14 +611,20 @@ impl Writer {
 }
 
 /// When several were answered together they come back together: a moment's patience shares the next flush among
-/// them. With one caller at a time there is no wait at all.
-fn gather(queue: &Queue, last: usize) {
+/// them, and what a batch costs however small it is. With one caller at a time there is no wait at all. It blocks the
+/// writer's own thread, on which nothing else is under way then.
+fn gather(queue: &Queue, last: usize, took: Duration) {
     if last < 2 {
         return;
     }
-    let until = Instant::now() + GATHER;
-    while queue.len() < last && Instant::now() < until {
-        std::thread::yield_now();
+    let until = Instant::now() + (took / 2).clamp(GATHER.0, GATHER.1);
+    let (mut come, mut looks) = (queue.len(), 0);
+    while come < last && looks < LOOKS && Instant::now() < until {
+        // tidy: sleep ok because the callers need the core meanwhile, and a timer of the runtime is too coarse.
+        std::thread::sleep(GLANCE);
+        let now = queue.len();
+        looks = if now > come { 0 } else { looks + 1 };
+        come = now;
     }
 }
 

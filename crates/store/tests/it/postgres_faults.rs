@@ -245,6 +245,85 @@ async fn a_stuck_lock_harms_its_own_session_only() {
     at.w.write(&stuck, at.w.renamed("y")).await;
 }
 
+/// What somebody holds keeps only its own batch waiting: the other writer goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_waits_for_a_lock_keeps_no_other_batch_waiting() {
+    let Some(at) = behind() else { return };
+    let (stuck, free) = (at.w.create().await, at.w.create().await);
+    let holder = at.database.server().url_of(at.database.name());
+    let (client, connection) = tokio_postgres::connect(&holder, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let lock = format!("BEGIN; SELECT 1 FROM tenure.session WHERE id = '{stuck}' FOR UPDATE");
+    client.batch_execute(&lock).await.unwrap();
+    let append = Append::unfenced(stuck.clone(), vec![at.w.renamed("x")]);
+    let mut waits = at.store.append(append);
+    assert!((&mut waits).now_or_never().is_none());
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    tokio::task::block_in_place(|| {
+        wait::until_true("its batch waits for the lock", wait::PATIENCE, || {
+            at.database.value(waiting).unwrap().as_deref() == Some("1")
+        })
+        .unwrap();
+    });
+    for _ in 0..3 {
+        at.w.write(&free, at.w.renamed("y")).await;
+    }
+    assert!(
+        (&mut waits).now_or_never().is_none(),
+        "the lock is still held"
+    );
+    client.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(waits.await.unwrap().head, 1);
+}
+
+/// R12: a read that the server refuses for one session fails that session alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_the_server_cannot_read_fails_alone() {
+    let Some(at) = behind() else { return };
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(at.w.create().await);
+    }
+    let bad = &sessions[1];
+    // Reading the effects of one session raises an error; those of others are read as ever.
+    at.database
+        .execute(&format!(
+            "CREATE FUNCTION tenure.refuse() RETURNS TEXT LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'cannot be read' USING ERRCODE = '22023'; END $$; \
+             ALTER TABLE tenure.effect RENAME TO effects; \
+             CREATE VIEW tenure.effect AS SELECT * FROM tenure.effects UNION ALL \
+             SELECT s.sid, tenure.refuse() COLLATE \"C\", NULL, 0, 0, NULL, NULL, NULL FROM tenure.session s \
+             WHERE s.id = '{bad}'"
+        ))
+        .unwrap();
+    let hold = at.store.hold_writer();
+    let mut waiting = Vec::new();
+    for session in &sessions {
+        // An admission is decided on rows that are read for it.
+        let event = at.w.event(admitted(&at.w.message(), Delivery::Steer));
+        let append = Append::unfenced(session.clone(), vec![event]);
+        let mut future = at.store.append(append);
+        assert!((&mut future).now_or_never().is_none());
+        waiting.push(future);
+    }
+    drop(hold);
+    let answers = futures::future::join_all(waiting).await;
+    for (answer, session) in answers.into_iter().zip(&sessions) {
+        if session == bad {
+            let refused = answer.unwrap_err();
+            assert!(
+                matches!(&refused, AppendError::Unavailable { reason } if reason.contains("cannot be read")),
+                "{refused:?}"
+            );
+        } else {
+            assert_eq!(answer.unwrap().head, 1);
+        }
+    }
+}
+
 /// R12: a batch that aborts is retried one by one, with the same ids.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_the_server_cannot_take_fails_alone() {
