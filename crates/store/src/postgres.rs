@@ -1,4 +1,4 @@
-//! The PostgreSQL backend: many processes on one database, one writer per process, group commit.
+//! The PostgreSQL backend: many processes on one database, group commit of what each one writes.
 //!
 //! A batch is read (or remembered), decided in memory by the rules every backend shares, and written in one flush
 //! that changes only sessions which are still as they were read. See `writer` for the way of an append.
@@ -46,6 +46,7 @@ use presence::Presence;
 use queue::Queue;
 use sql::Dialect;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 #[cfg(feature = "testing")]
@@ -134,11 +135,23 @@ struct Shared {
     observations: Mutex<HashMap<String, Observations>>,
     /// The application name of the writers' connections.
     name: Mutex<String>,
+    /// Lease clock minus own clock, as any writer last saw it.
+    lease_offset: AtomicI64,
     fault: Mutex<Option<Fault>>,
     hold: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Shared {
+    /// The clock leases are judged by, as far as this process knows it. What a writer remembers of a session was read
+    /// or written before, by it or another, and with it the clock was seen.
+    fn lease_ms(&self) -> i64 {
+        self.clock.boottime_ms() + self.lease_offset.load(Ordering::Relaxed)
+    }
+
+    fn see_lease(&self, offset: i64) {
+        self.lease_offset.store(offset, Ordering::Relaxed);
+    }
+
     fn take_fault(&self) -> Option<Fault> {
         self.fault
             .lock()
@@ -298,6 +311,7 @@ impl PostgresStore {
             presences: Mutex::default(),
             observations: Mutex::default(),
             name: Mutex::new("tenure".to_owned()),
+            lease_offset: AtomicI64::new(0),
             fault: Mutex::default(),
             hold: Arc::default(),
             maker,

@@ -169,13 +169,11 @@ impl Queue {
         self.stuck().extend(sessions.map(|session| (session, now)));
     }
 
-    /// These were written.
-    pub(super) fn unstick<'a>(&self, sessions: impl Iterator<Item = &'a SessionId>) {
+    /// It was written.
+    pub(super) fn unstick(&self, session: &SessionId) {
         let mut stuck = self.stuck();
         if !stuck.is_empty() {
-            sessions.for_each(|session| {
-                stuck.remove(session);
-            });
+            stuck.remove(session);
         }
     }
 }
@@ -272,7 +270,8 @@ mod tests {
     fn who_is_stuck_is_known_until_it_was_written() {
         let queue = Queue::default();
         queue.stick([id(1), id(2)].into_iter());
-        queue.unstick([id(1), id(3)].iter());
+        queue.unstick(&id(1));
+        queue.unstick(&id(3));
         assert_eq!(queue.held(), HashSet::from([id(2)]));
     }
 }

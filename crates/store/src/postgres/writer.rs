@@ -134,8 +134,6 @@ pub(super) struct Writer {
     /// The connection's name on the server.
     named: String,
     failed: Option<Instant>,
-    /// Lease clock minus own clock, as last seen.
-    lease_offset: i64,
     jitter: u64,
 }
 
@@ -148,7 +146,6 @@ impl Writer {
             conn: None,
             named: String::new(),
             failed: None,
-            lease_offset: 0,
             jitter: u64::from(std::process::id()) << 16 | (2 * number as u64 + 1),
         }
     }
@@ -267,7 +264,7 @@ impl Writer {
 
     /// Takes the sessions from memory, or reads them. Errors: groups to be tried again; the others were told.
     async fn read(&mut self, groups: Vec<Group>) -> Result<Vec<Seen>, Vec<Group>> {
-        let lease_ms = self.shared.clock.boottime_ms() + self.lease_offset;
+        let lease_ms = self.shared.lease_ms();
         let (mut read, mut wanted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for mut group in groups {
             group.tries += 1;
@@ -332,14 +329,14 @@ impl Writer {
     }
 
     /// Reads sessions from the server.
-    async fn load(&mut self, wanted: &[Wanted]) -> Result<Vec<Read>, Trouble> {
+    async fn load(&self, wanted: &[Wanted]) -> Result<Vec<Read>, Trouble> {
         let Some(conn) = &self.conn else {
             return Err(Trouble::lost("there is no connection"));
         };
         let before_ms = self.shared.clock.boottime_ms();
         let found = load(conn, self.role.purpose, wanted).await?;
         if let Some(first) = found.first() {
-            self.lease_offset = first.around.lease_ms - before_ms;
+            self.shared.see_lease(first.around.lease_ms - before_ms);
         }
         Ok(found)
     }
@@ -419,6 +416,7 @@ impl Writer {
                     let sid = draft.session.head.as_ref().map(|head| head.sid);
                     match sid.and_then(|sid| won.get(&sid)) {
                         Some(activity) => {
+                            self.queue().unstick(&group.session);
                             self.remember(draft, *activity);
                             done.push(group);
                         }
@@ -428,8 +426,6 @@ impl Writer {
                         }
                     }
                 }
-                let written = done.iter().map(|group| &group.session);
-                self.queue().unstick(written);
                 self.tell(done);
             }
             Err(broken) => {
