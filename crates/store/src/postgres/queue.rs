@@ -13,6 +13,10 @@ use tokio::sync::{Notify, Semaphore};
 
 /// Jobs one batch takes at most.
 const BATCH: usize = 1024;
+/// With so many at work at once, two writers share them.
+const MANY: usize = 32;
+/// The writer that is there first; every other one helps while it is busy.
+const FIRST: usize = 0;
 /// How long a session whose lock somebody held is written apart from the others.
 const APART: Duration = Duration::from_secs(10);
 
@@ -33,6 +37,12 @@ struct Line {
     jobs: VecDeque<Work>,
     /// The sessions each writer is at work on: their later jobs wait for it, so that each keeps its order.
     busy: HashMap<usize, HashSet<SessionId>>,
+    /// How many jobs each writer's last batch had.
+    last: HashMap<usize, usize>,
+    /// It has more writers than the first.
+    shared: bool,
+    /// The first one was helped since it took its last batch.
+    helped: bool,
     closed: bool,
 }
 
@@ -43,34 +53,65 @@ impl Line {
         session.is_none_or(|session| !self.is_busy(session, |of| of != writer))
     }
 
+    /// Is there something for `writer`? Others than the first only help: what it can do at once is its own.
+    fn has(&self, writer: usize) -> bool {
+        let may = writer == FIRST || self.closed || self.first_works();
+        may && self.jobs.iter().any(|job| self.is_free(job, writer))
+    }
+
+    /// Is no other writer at work?
+    fn is_alone(&self, writer: usize) -> bool {
+        let mut others = self.busy.iter().filter(|(of, _)| **of != writer);
+        others.all(|(_, sessions)| sessions.is_empty())
+    }
+
+    fn first_works(&self) -> bool {
+        self.busy.get(&FIRST).is_some_and(|set| !set.is_empty())
+    }
+
+    /// How many jobs a batch should have: half of those at work when they are many, so that one half is decided while
+    /// the server works on the other.
+    fn share(&self) -> usize {
+        let at_work = self.last.values().sum::<usize>().max(self.jobs.len());
+        match at_work {
+            many if self.shared && many >= MANY => many.div_ceil(2),
+            few => few,
+        }
+    }
+
     fn is_busy(&self, session: &SessionId, of: impl Fn(usize) -> bool) -> bool {
         let mut sets = self.busy.iter().filter(|(writer, _)| of(**writer));
         sets.any(|(_, sessions)| sessions.contains(session))
     }
 }
 
-/// The queue. Its length is bounded by the callers' permits: each queue has its own, so that one that is full keeps
+/// The queue. One writer takes from it, and others while that one is busy. Its length is bounded by the callers' permits: each queue has its own, so that one that is full keeps
 /// nobody out of another.
 pub(super) struct Queue {
     line: Mutex<Line>,
+    /// For the first writer, and for those that help it.
     came: Notify,
+    helped: Notify,
     pub(super) permits: Arc<Semaphore>,
     /// Sessions whose rows somebody held and did not let go, and since when that is known.
     stuck: Mutex<HashMap<SessionId, Instant>>,
 }
 
-impl Default for Queue {
-    fn default() -> Self {
+impl Queue {
+    /// A queue with so many writers.
+    pub(super) fn of(writers: usize) -> Self {
         Self {
-            line: Mutex::default(),
+            line: Mutex::new(Line {
+                shared: writers > 1,
+                ..Line::default()
+            }),
             came: Notify::new(),
+            helped: Notify::new(),
             permits: Arc::new(Semaphore::new(QUEUE_KIB)),
             stuck: Mutex::default(),
         }
     }
-}
 
-impl Queue {
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,9 +126,13 @@ impl Queue {
         let session = job.session();
         let awaited = session.is_some_and(|session| line.is_busy(session, |_| true));
         line.jobs.push_back(job);
+        let help = line.first_works();
         drop(line);
         if !awaited {
             self.came.notify_one();
+            if help {
+                self.helped.notify_one();
+            }
         }
         Ok(())
     }
@@ -96,10 +141,13 @@ impl Queue {
     pub(super) fn close(&self) {
         self.line().closed = true;
         self.came.notify_one();
+        self.helped.notify_one();
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.line().jobs.len()
+    /// How many jobs wait, and how many a batch should have.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let line = self.line();
+        (line.jobs.len(), line.share())
     }
 
     /// Waits until there is a job for `writer`; false once the store is closed and everything is done, or is another
@@ -108,16 +156,17 @@ impl Queue {
         loop {
             {
                 let line = self.line();
-                if line.jobs.iter().any(|job| line.is_free(job, writer)) {
+                if line.has(writer) {
                     return true;
                 }
                 if line.closed {
-                    // The next one wants to know it, too.
-                    self.came.notify_one();
                     return false;
                 }
             }
-            self.came.notified().await;
+            match writer {
+                FIRST => self.came.notified().await,
+                _ => self.helped.notified().await,
+            }
         }
     }
 
@@ -125,23 +174,31 @@ impl Queue {
     /// until it says [`Queue::done`].
     pub(super) fn take(&self, writer: usize) -> Vec<Work> {
         let mut line = self.line();
-        let alone = line
-            .busy
-            .iter()
-            .all(|(other, sessions)| *other == writer || sessions.is_empty());
-        let taken = if alone {
-            pick(&mut line.jobs, BATCH)
+        if writer == FIRST && !std::mem::take(&mut line.helped) && line.is_alone(FIRST) {
+            // Whoever helped is not at work any more: those it told have not come back to it.
+            line.last.retain(|of, _| *of == FIRST);
+        }
+        let most = line.share().clamp(1, BATCH);
+        let taken = if line.is_alone(writer) {
+            pick(&mut line.jobs, most)
         } else {
             let jobs = std::mem::take(&mut line.jobs);
             let (mut free, held): (VecDeque<_>, VecDeque<_>) =
                 jobs.into_iter().partition(|job| line.is_free(job, writer));
-            let taken = pick(&mut free, BATCH);
+            let taken = pick(&mut free, most);
             line.jobs = held;
             line.jobs.append(&mut free);
             taken
         };
         let sessions = taken.iter().filter_map(|job| job.session().cloned());
         line.busy.entry(writer).or_default().extend(sessions);
+        if !taken.is_empty() {
+            line.last.insert(writer, taken.len());
+            line.helped |= writer != FIRST;
+        }
+        if writer == FIRST && !line.jobs.is_empty() {
+            self.helped.notify_one();
+        }
         taken
     }
 
@@ -149,6 +206,10 @@ impl Queue {
     pub(super) fn done(&self, writer: usize) {
         if let Some(sessions) = self.line().busy.get_mut(&writer) {
             sessions.clear();
+        }
+        if writer != FIRST {
+            // What waited for it may be the first one's now.
+            self.came.notify_one();
         }
     }
 
@@ -225,9 +286,13 @@ mod tests {
 
     #[test]
     fn a_session_is_with_one_writer_at_a_time_and_keeps_its_order() {
-        let queue = Queue::default();
+        let queue = Queue::of(2);
         put(&queue, 1);
         put(&queue, 2);
+        assert!(
+            queue.wait(1).now_or_never().is_none(),
+            "the first writer has nothing else to do"
+        );
         assert_eq!(taken(&queue, 0), [id(1), id(2)]);
         put(&queue, 1);
         assert!(
@@ -245,8 +310,38 @@ mod tests {
     }
 
     #[test]
+    fn what_waited_for_the_second_writer_is_the_first_ones_again() {
+        let queue = Queue::of(2);
+        put(&queue, 1);
+        assert_eq!(taken(&queue, 0), [id(1)]);
+        put(&queue, 2);
+        assert_eq!(taken(&queue, 1), [id(2)]);
+        put(&queue, 2);
+        queue.done(0);
+        let mut first = Box::pin(queue.wait(0));
+        assert!((&mut first).now_or_never().is_none());
+        queue.done(1);
+        assert_eq!(first.now_or_never(), Some(true));
+        assert_eq!(taken(&queue, 0), [id(2)]);
+    }
+
+    #[test]
+    fn many_are_shared_by_two_writers_and_few_are_not() {
+        let queue = Queue::of(2);
+        (0..20).for_each(|n| put(&queue, n));
+        assert_eq!(taken(&queue, 0).len(), 20);
+        queue.done(0);
+        (0..100).for_each(|n| put(&queue, n));
+        assert_eq!(taken(&queue, 0).len(), 50);
+        assert_eq!(queue.wait(1).now_or_never(), Some(true));
+        assert_eq!(queue.waiting(), (50, 25));
+        queue.done(0);
+        assert_eq!(queue.wait(1).now_or_never(), None);
+    }
+
+    #[test]
     fn a_closed_queue_ends_each_writer_once_nothing_is_left_for_it() {
-        let queue = Queue::default();
+        let queue = Queue::of(2);
         put(&queue, 1);
         assert_eq!(taken(&queue, 0).len(), 1);
         put(&queue, 1);
@@ -268,7 +363,7 @@ mod tests {
 
     #[test]
     fn who_is_stuck_is_known_until_it_was_written() {
-        let queue = Queue::default();
+        let queue = Queue::of(2);
         queue.stick([id(1), id(2)].into_iter());
         queue.unstick(&id(1));
         queue.unstick(&id(3));

@@ -614,11 +614,11 @@ fn gather(queue: &Queue, last: usize, took: Duration) {
         return;
     }
     let until = Instant::now() + (took / 2).clamp(GATHER.0, GATHER.1);
-    let (mut come, mut looks) = (queue.len(), 0);
-    while come < last && looks < LOOKS && Instant::now() < until {
+    let ((mut come, share), mut looks) = (queue.waiting(), 0);
+    while come < share && looks < LOOKS && Instant::now() < until {
         // tidy: sleep ok because the callers need the core meanwhile, and a timer of the runtime is too coarse.
         std::thread::sleep(GLANCE);
-        let now = queue.len();
+        let (now, _) = queue.waiting();
         looks = if now > come { 0 } else { looks + 1 };
         come = now;
     }
