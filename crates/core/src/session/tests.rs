@@ -286,6 +286,16 @@ mod withheld {
     }
 
     #[test]
+    fn of_a_body_that_is_too_large_old_pictures_go_without_a_word_of_them() {
+        let mut log = log();
+        log.say(with_picture("look"));
+        signed_call(&mut log);
+        log.say(InputKind::user("go on"));
+        assert!(log.fail("request_too_large", ""));
+        assert!(log.state.withheld.media.is_some());
+    }
+
+    #[test]
     fn the_user_is_told_once_for_each_model_what_it_does_not_see() {
         let mut log = log();
         let model = |name: &str| ModelRef::parse(&format!("p/{name}")).unwrap();
@@ -362,7 +372,126 @@ mod withheld {
             "auth",
             "The request signature does not match, reasoning: expired"
         ));
-        assert!(log.state.withheld.reasoning.is_none());
+        assert!(!log.fail("invalid_request", "The request's signature is not valid"));
+        assert!(
+            !log.fail("server", "A reasoning summary could not be made"),
+            "that may pass"
+        );
+        assert!(log.state.withheld.reasoning.is_none() && !log.state.withheld.thoughts);
+    }
+
+    #[test]
+    fn refused_state_is_known_by_what_each_vendor_says_of_it() {
+        for (kind, said) in [
+            ("not_found", "Item with id 'rs_1' not found."),
+            (
+                "invalid_request",
+                "property 'reasoning_content' is unsupported",
+            ),
+            (
+                "invalid_request",
+                "extra_content: Extra inputs are not permitted",
+            ),
+        ] {
+            let mut log = log();
+            log.say(InputKind::user("hi"));
+            signed_call(&mut log);
+            assert!(log.fail(kind, said), "{said}");
+        }
+    }
+
+    /// An open step, and the vendor's own JSON of something in it.
+    fn opened(log: &mut Log) -> (MessageId, crate::provider::NativeState) {
+        let message = MessageId::from_bits(u128::from(log.seq) + 500);
+        let model = ModelRef {
+            provider: "p".into(),
+            model: "m".into(),
+        };
+        log.add(StepStarted {
+            message: message.clone(),
+            step: 1,
+            model,
+            last: false,
+        });
+        let native = crate::provider::NativeState {
+            protocol: "gemini".into(),
+            provider: "p".into(),
+            model: "m".into(),
+            native: "{\"thoughtSignature\":\"S\"}".into(),
+        };
+        (message, native)
+    }
+
+    #[test]
+    fn state_may_stand_on_a_result_alone_or_be_a_block_of_its_own() {
+        let refused = "Corrupted thought signature.";
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        let (message, native) = opened(&mut log);
+        log.add(crate::event::body::BlockRecorded {
+            message,
+            part: 0,
+            attempt: 1,
+            native,
+        });
+        assert!(log.fail("invalid_request", refused));
+        let (message, native) = opened(&mut log);
+        let call = crate::CallId::new("srv_1");
+        log.add(crate::event::body::ToolCalled {
+            message: message.clone(),
+            part: 0,
+            attempt: 1,
+            call: call.clone(),
+            name: "search".into(),
+            input: "{}".into(),
+            executed: true,
+            native: None,
+        });
+        assert!(
+            !log.state
+                .can_repair(&SessionError::new("invalid_request", refused))
+        );
+        log.add(crate::event::body::ToolSucceeded {
+            message,
+            call,
+            text: "found".into(),
+            title: String::new(),
+            metadata: serde_json::Value::Null,
+            cut: None,
+            native: Some(native),
+        });
+        assert!(log.fail("invalid_request", refused));
+    }
+
+    #[test]
+    fn state_of_an_attempt_that_was_given_up_is_nothing_to_leave_out() {
+        use crate::event::body::{FragmentEnded, FragmentKind, FragmentStarted, RetryScheduled};
+        let mut log = log();
+        log.say(InputKind::user("hi"));
+        let (message, native) = opened(&mut log);
+        log.add(FragmentStarted {
+            message: message.clone(),
+            part: 0,
+            attempt: 1,
+            kind: FragmentKind::Reasoning,
+        });
+        log.add(FragmentEnded {
+            message: message.clone(),
+            part: 0,
+            bytes: 0,
+            hash: String::new(),
+            native: Some(native),
+            partial: false,
+            superseded: true,
+        });
+        log.add(RetryScheduled {
+            message,
+            attempt: 2,
+            at_ms: 0,
+            delay_ms: 0,
+            error: crate::ProviderError::new(crate::ErrorClass::Server, "again"),
+        });
+        assert!(!log.fail("invalid_request", "Corrupted thought signature."));
     }
 
     #[test]

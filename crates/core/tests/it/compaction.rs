@@ -7,7 +7,7 @@ use tenure_core::compaction::*;
 use tenure_core::event::body::*;
 use tenure_core::model::ModelLimits;
 use tenure_core::provider::{Finish, ProviderEvent};
-use tenure_core::request::{Media, RequestMessage, UserPart};
+use tenure_core::request::{AssistantBlock, Media, RequestMessage, UserPart};
 use tenure_core::{CompactionId, SessionError};
 
 pub fn window(tokens: u64) -> ModelLimits {
@@ -705,6 +705,34 @@ fn searched(journal: &mut Journal, n: usize, prompt: u64) {
     });
     journal.stream(stream).unwrap();
     journal.end();
+}
+
+#[test]
+fn what_a_search_brought_is_a_guess_that_never_decides_that_a_request_is_not_sent() {
+    let mut journal = Journal::new();
+    exchange(&mut journal, 1, "x", 5_000);
+    searched(&mut journal, 2, 278_000);
+    let newer = size(&journal.state, &journal.request(), &Rough);
+    assert!(newer.measured > 0 && newer.likely() > 20_000, "{newer:?}");
+    assert!(!newer.surely_above(10_000), "{newer:?}");
+    // The same where nothing was measured.
+    let mut request = Journal::new().request();
+    let found = format!("{{\"encrypted_content\":\"{}\"}}", "xY7".repeat(50_000));
+    request.messages.push(RequestMessage::Assistant {
+        blocks: vec![AssistantBlock::Hosted {
+            id: "s".to_owned(),
+            name: "web_search".to_owned(),
+            input: "{}".to_owned(),
+            call: Some("{}".to_owned()),
+            result: Some(found),
+            text: "ten pages".to_owned(),
+        }],
+    });
+    let whole = request_size(&request, &Rough);
+    assert!(
+        whole.likely() > 20_000 && !whole.surely_above(10_000),
+        "{whole:?}"
+    );
 }
 
 #[test]

@@ -171,6 +171,11 @@ impl Earlier {
         }
         if !after.begins_with(&before, asked) {
             let at = common(&before.conversation, &after.conversation);
+            if later.messages.len() > self.request.messages.len()
+                && tells_media_in_words(&after.conversation, at)
+            {
+                return Ok(Continued::Anew);
+            }
             return Err(format!(
                 "{asked:?} {dialect:?}: the conversation is another one from byte {at} on:\n…{}\nbecame\n…{}\nin\n{first}\nand\n{second}",
                 shown(&before.conversation, at),
@@ -186,8 +191,17 @@ impl Earlier {
 pub enum Continued {
     /// The later one begins with all bytes of the earlier.
     Byte,
-    /// Something ended that: a summary, a repair, another wish.
+    /// Something ended that: a summary, a repair, another wish, more pictures or documents than one request holds.
     Anew,
+}
+
+/// Does a text at this byte stand for a picture or a document that gave way to newer ones?
+fn tells_media_in_words(conversation: &str, at: usize) -> bool {
+    let whole = |at: &usize| conversation.is_char_boundary(*at);
+    let at = (0..=at).rev().find(whole).unwrap_or_default();
+    let from = conversation[..at].rfind(['{', '\n']).unwrap_or_default();
+    let words: String = conversation[from..].chars().take(400).collect();
+    words.contains("[The user attached") || words.contains("there are newer ones")
 }
 
 fn common(a: &str, b: &str) -> usize {
