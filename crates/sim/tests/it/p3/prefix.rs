@@ -120,16 +120,20 @@ impl Earlier {
 
     /// Do both belong to one tool loop, of which the earlier one is not the beginning?
     fn is_one_loop_with(&self, later: &Request) -> bool {
-        let loops = |message: &RequestMessage| {
+        // An answer without calls ends the loop.
+        let goes_on = |pair: &[RequestMessage]| {
             matches!(
-                message,
-                RequestMessage::ToolResults { .. } | RequestMessage::Assistant { .. }
+                pair,
+                [
+                    RequestMessage::Assistant { .. },
+                    RequestMessage::ToolResults { .. }
+                ]
             )
         };
         let last = self.request.messages.last();
         let more = later.messages.get(self.request.messages.len()..);
         matches!(last, Some(RequestMessage::ToolResults { .. }))
-            && more.is_some_and(|more| more.iter().all(loops))
+            && more.is_some_and(|more| more.chunks(2).all(goes_on))
     }
 
     /// Is `later`, built from `state`, the same with more behind it, in the dialect it is sent in?
