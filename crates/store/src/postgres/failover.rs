@@ -28,14 +28,25 @@ struct Last {
 struct State {
     nodes: HashSet<String>,
     sessions: HashMap<SessionId, Last>,
+    /// The newest that any writer saw: every session was fenced when it changed.
+    current: Option<Timeline>,
     /// As each writer last saw it: what one of them noticed, the other has yet to find out about its own connection.
-    timelines: HashMap<(Use, usize), Timeline>,
+    timelines: HashMap<Writer, Timeline>,
+    /// Written over a connection older than `current`: the server that took it may be the one that is gone.
+    doubtful: HashSet<SessionId>,
     rewound: Vec<String>,
 }
 
+/// A writer: its purpose and number.
+pub(super) type Writer = (Use, usize);
+
 /// The sessions this process owns, as it last wrote them.
 #[derive(Default)]
-pub(super) struct Owned(Mutex<State>);
+pub(super) struct Owned {
+    state: Mutex<State>,
+    /// Held by the one that fences: the others find it done.
+    fencing: tokio::sync::Mutex<()>,
+}
 
 /// Rewound sessions remembered for `health`.
 const REMEMBERED: usize = 100;
@@ -45,7 +56,7 @@ const LEAP: i64 = 1 << 32;
 
 impl Owned {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This process is that node.
@@ -65,9 +76,12 @@ impl Owned {
         state.sessions.retain(|_, last| last.owner != node);
     }
 
-    /// A head row was written.
-    pub(super) fn note(&self, head: &Head) {
+    /// A head row was written by this writer.
+    pub(super) fn note(&self, head: &Head, writer: Writer) {
         let mut state = self.state();
+        if state.timelines.get(&writer) != state.current.as_ref() {
+            state.doubtful.insert(head.id.clone());
+        }
         let ours = head
             .owner
             .as_ref()
@@ -100,31 +114,43 @@ impl Owned {
         self.state().rewound.clone()
     }
 
-    /// Looks at the server behind a new connection of `writer`, its purpose and number. On another timeline than
-    /// before, every session of this process is fenced before anything is written: also what no fence covers (an
-    /// admission, an answer, an interrupt) may have been lost, while its owner's memory still has it. They are
-    /// returned, to be woken. Errors also say that it is a standby. Dropped on its way, it is done again by the next
-    /// connection.
+    /// Looks at the server behind a new connection of `writer`. On another timeline than any writer saw before, every
+    /// session of this process is fenced before anything is written: also what no fence covers (an admission, an
+    /// answer, an interrupt) may have been lost, while its owner's memory still has it. A writer that comes to it
+    /// later finds that done; only what its old connection took after that is fenced again. They are returned, to be
+    /// woken. Errors also say that it is a standby. Dropped on its way, it is done again by the next connection.
     pub(super) async fn compare(
         &self,
         conn: &Conn,
-        writer: (Use, usize),
+        writer: Writer,
         cache: &Cache,
     ) -> Result<Vec<SessionId>, Trouble> {
         let now = timeline(conn).await?;
-        let (before, nodes, sessions) = {
-            let state = self.state();
-            let nodes: Vec<String> = state.nodes.iter().cloned().collect();
-            let before = state.timelines.get(&writer).cloned();
-            (before, nodes, state.sessions.clone())
-        };
-        if before.as_ref() == Some(&now) {
+        if self.is_known(&now, writer) {
             return Ok(Vec::new());
         }
-        let Some(before) = before else {
-            self.state().timelines.insert(writer, now);
-            return Ok(Vec::new());
+        let _fencing = self.fencing.lock().await;
+        let (before, nodes, sessions, doubtful) = {
+            let mut state = self.state();
+            if state.current.is_none() {
+                state.current = Some(now.clone());
+            }
+            let nodes: Vec<String> = state.nodes.iter().cloned().collect();
+            let before = state.current.clone();
+            let doubtful: HashSet<SessionId> = state.doubtful.iter().cloned().collect();
+            (before, nodes, state.sessions.clone(), doubtful)
         };
+        let found = before.as_ref() != Some(&now);
+        let sessions: HashMap<SessionId, Last> = sessions
+            .into_iter()
+            .filter(|(session, _)| found || doubtful.contains(session))
+            .collect();
+        if !found && sessions.is_empty() {
+            let mut state = self.state();
+            state.doubtful.retain(|session| !doubtful.contains(session));
+            state.timelines.insert(writer, now);
+            return Ok(Vec::new());
+        }
         tracing::warn!(
             ?before,
             ?now,
@@ -132,7 +158,8 @@ impl Owned {
         );
         cache.clear();
         let stored = stored(conn, &sessions).await?;
-        let mut fenced = fence(conn, writer.0, &nodes).await?;
+        let only = (!found).then(|| sessions.keys().map(SessionId::as_str).collect());
+        let mut fenced = fence(conn, writer.0, &nodes, only).await?;
         tracing::warn!(
             sessions = fenced.len(),
             "the sessions of this process are taken up anew, from the log as it is now"
@@ -149,11 +176,19 @@ impl Owned {
                 fenced.push(session);
             }
         }
-        state.timelines.insert(writer, now);
+        state.doubtful.retain(|session| !doubtful.contains(session));
+        state.timelines.insert(writer, now.clone());
+        state.current = Some(now);
         drop(state);
         // What was put there while the old server still answered the other writer.
         cache.clear();
         Ok(fenced)
+    }
+
+    /// Nothing to do for this writer: it saw this timeline before, as the last of all.
+    fn is_known(&self, now: &Timeline, writer: Writer) -> bool {
+        let state = self.state();
+        state.current.as_ref() == Some(now) && state.timelines.get(&writer) == Some(now)
     }
 }
 
@@ -211,16 +246,22 @@ async fn stored(
     Ok(found.collect())
 }
 
-/// Takes what these nodes own out of the hands of whoever holds it in memory: every fence is another from here on. A
-/// node takes its own up again as what it has lost sight of, which charges nobody.
-async fn fence(conn: &Conn, purpose: Use, nodes: &[String]) -> Result<Vec<SessionId>, Trouble> {
+/// Takes what these nodes own, or `only` these sessions of it, out of the hands of whoever holds it in memory: every
+/// fence is another from here on. A node takes its own up again as what it has lost sight of, which charges nobody.
+async fn fence(
+    conn: &Conn,
+    purpose: Use,
+    nodes: &[String],
+    only: Option<Vec<&str>>,
+) -> Result<Vec<SessionId>, Trouble> {
     conn.batch(&conn.begin(purpose)).await?;
     let rows = conn
         .rows(
-            "WITH mine AS MATERIALIZED (SELECT sid FROM @.session WHERE owner = ANY($1) ORDER BY sid FOR UPDATE) \
+            "WITH mine AS MATERIALIZED (SELECT sid FROM @.session WHERE owner = ANY($1) \
+             AND ($3::TEXT[] IS NULL OR id = ANY($3)) ORDER BY sid FOR UPDATE) \
              UPDATE @.session SET epoch = epoch + 1, write_no = write_no + $2, rev = rev + $2 \
              WHERE sid = ANY(ARRAY(SELECT sid FROM mine)) RETURNING id",
-            params![TEXT_ARRAY: nodes, INT8: LEAP],
+            params![TEXT_ARRAY: nodes, INT8: LEAP, TEXT_ARRAY: only],
         )
         .await;
     let end = if rows.is_ok() { "COMMIT" } else { "ROLLBACK" };

@@ -161,6 +161,10 @@ impl Writer {
                 drop(shared.hold.lock().await);
                 gather(queue, last, took);
             }
+            // A helper that reaches no server leaves the work to the first, whose connection may be good.
+            if self.number > 0 && self.connect().await.is_err() {
+                continue;
+            }
             let jobs = queue.take(self.number);
             last = jobs.len();
             let began = Instant::now();
@@ -468,7 +472,9 @@ impl Writer {
         let mut session = draft.session;
         if let Some(head) = &mut session.head {
             head.activity = activity;
-            self.shared.owned.note(head);
+            self.shared
+                .owned
+                .note(head, (self.role.purpose, self.number));
         }
         self.shared.cache.put(session);
     }

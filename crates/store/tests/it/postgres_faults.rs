@@ -469,7 +469,7 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
     let url = place(&proxy.url(database.url()), "tenure");
     let store = PostgresStore::open(&url, Options::default()).unwrap();
     let w = World::new(Box::new(Bare(Arc::clone(&store))));
-    let (kept, lost) = (w.create().await, w.create().await);
+    let (kept, lost, idle) = (w.create().await, w.create().await, w.create().await);
     let node = lasting(&w).await;
     let mut first = w.acquire(&kept, &node).await;
     let mut second = w.acquire(&lost, &node).await;
@@ -480,6 +480,8 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
             .await
             .unwrap();
     }
+    // The writer of interrupts has its connection, too.
+    store.interrupt(w.interrupt(&idle, None)).await.unwrap();
     let standby = tokio::task::block_in_place(|| primary.standby()).unwrap();
     tokio::task::block_in_place(|| {
         standby.catch_up(&primary).unwrap();
@@ -525,6 +527,7 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
         health.problems
     );
     // Their owner takes them up again from what there is, and is not charged.
+    let mut owners = Vec::new();
     for session in [&kept, &lost] {
         let Acquire::Acquired(tenure) = store.adopt(session, &node).await.unwrap() else {
             panic!("not adopted");
@@ -534,7 +537,15 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
         let mut owner = Owner::new(&w.store, session, tenure);
         let on = vec![w.renamed("on")];
         owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
+        owners.push(owner);
     }
+    // Another writer, which comes to the new server only now, takes nothing out of their hands again.
+    store.interrupt(w.interrupt(&idle, None)).await.unwrap();
+    let on = vec![w.renamed("still on")];
+    owners[0]
+        .append(Guard::Settling, on, Vec::new())
+        .await
+        .unwrap();
     // The prompt is not there, and may be admitted again under its own id.
     let again = w.event(admitted(&admission, Delivery::Steer));
     w.write(&lost, again).await;
