@@ -175,9 +175,7 @@ impl Earlier {
         }
         if !after.begins_with(&before, asked) {
             let at = common(&before.conversation, &after.conversation);
-            if later.messages.len() > self.request.messages.len()
-                && tells_media_in_words(&after.conversation, at)
-            {
+            if shows_fewer(&before.conversation, &after.conversation) {
                 return Ok(Continued::Anew);
             }
             return Err(format!(
@@ -199,13 +197,15 @@ pub enum Continued {
     Anew,
 }
 
-/// Does a text at this byte stand for a picture or a document that gave way to newer ones?
-fn tells_media_in_words(conversation: &str, at: usize) -> bool {
-    let whole = |at: &usize| conversation.is_char_boundary(*at);
-    let at = (0..=at).rev().find(whole).unwrap_or_default();
-    let from = conversation[..at].rfind(['{', '\n']).unwrap_or_default();
-    let words: String = conversation[from..].chars().take(400).collect();
-    words.contains("[The user attached") || words.contains("there are newer ones")
+/// Are there pictures or documents in the later conversation that gave way to newer ones? One request holds few.
+fn shows_fewer(before: &str, after: &str) -> bool {
+    let told = |text: &str| {
+        let gone = text.matches("there are newer ones").count();
+        gone + text
+            .matches(", which cannot be shown to this model.]")
+            .count()
+    };
+    told(after) > told(before)
 }
 
 fn common(a: &str, b: &str) -> usize {
