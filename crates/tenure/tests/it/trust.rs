@@ -102,7 +102,7 @@ fn a_broken_project_file_stops_only_what_would_begin_in_its_folder() {
     ] {
         let out = place.run(args).exits(0);
         assert_eq!(
-            out.stderr.matches("notice: ").count(),
+            out.stderr.matches("config.toml:1: ").count(),
             1,
             "{args:?}: {}",
             out.stderr
