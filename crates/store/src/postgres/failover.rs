@@ -130,22 +130,24 @@ impl Owned {
             return Ok(Vec::new());
         }
         let _fencing = self.fencing.lock().await;
-        let (before, nodes, sessions, doubtful) = {
+        let (before, nodes, doubtful, mut sessions) = {
             let mut state = self.state();
-            if state.current.is_none() {
-                state.current = Some(now.clone());
-            }
+            let before = state.current.get_or_insert_with(|| now.clone()).clone();
             let nodes: Vec<String> = state.nodes.iter().cloned().collect();
-            let before = state.current.clone();
-            let doubtful: HashSet<SessionId> = state.doubtful.iter().cloned().collect();
-            (before, nodes, state.sessions.clone(), doubtful)
+            (
+                before,
+                nodes,
+                state.doubtful.clone(),
+                state.sessions.clone(),
+            )
         };
-        let found = before.as_ref() != Some(&now);
-        let sessions: HashMap<SessionId, Last> = sessions
-            .into_iter()
-            .filter(|(session, _)| found || doubtful.contains(session))
-            .collect();
-        if !found && sessions.is_empty() {
+        let first = before != now;
+        if !first {
+            sessions.retain(|session, _| doubtful.contains(session));
+        }
+        if !first && sessions.is_empty() {
+            // Its old connection may have put there what the new server never had.
+            cache.clear();
             let mut state = self.state();
             state.doubtful.retain(|session| !doubtful.contains(session));
             state.timelines.insert(writer, now);
@@ -158,7 +160,7 @@ impl Owned {
         );
         cache.clear();
         let stored = stored(conn, &sessions).await?;
-        let only = (!found).then(|| sessions.keys().map(SessionId::as_str).collect());
+        let only = (!first).then(|| sessions.keys().map(SessionId::as_str).collect());
         let mut fenced = fence(conn, writer.0, &nodes, only).await?;
         tracing::warn!(
             sessions = fenced.len(),
