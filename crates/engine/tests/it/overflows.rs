@@ -112,6 +112,14 @@ fn forms(protocol: Protocol) -> Vec<(&'static str, Turn)> {
     forms
 }
 
+/// A session that was asked one long question, which the script's first turn has answered.
+async fn with_history(protocol: Protocol, script: Script) -> Small {
+    let model = small_model(protocol);
+    let small = Small::new(protocol, model, script, (None, Some(OUTPUT))).await;
+    small.ask(&"an old question ".repeat(300)).await;
+    small
+}
+
 /// One request, one compaction, and the step again under its number.
 async fn takes_the_path(protocol: Protocol, turn: Turn, what: &str) {
     // The summary stands behind the refusal, so that it is the third request.
@@ -121,14 +129,7 @@ async fn takes_the_path(protocol: Protocol, turn: Turn, what: &str) {
         summary(),
         Turn::text("fits now"),
     ]);
-    let small = Small::new(
-        protocol,
-        small_model(protocol),
-        script,
-        (None, Some(OUTPUT)),
-    )
-    .await;
-    small.ask(&"an old question ".repeat(300)).await;
+    let small = with_history(protocol, script).await;
     assert_eq!(
         small.ask("the new question").await,
         Outcome::Succeeded,
@@ -196,14 +197,7 @@ async fn an_overflow_behind_the_summary_ends_the_step_in_every_protocol() {
             usual(),
             Turn::text("never asked for"),
         ]);
-        let small = Small::new(
-            protocol,
-            small_model(protocol),
-            script,
-            (None, Some(OUTPUT)),
-        )
-        .await;
-        small.ask(&"an old question ".repeat(300)).await;
+        let small = with_history(protocol, script).await;
         let Outcome::Failed(error) = small.ask("the new question").await else {
             panic!("{protocol:?}: it cannot succeed")
         };

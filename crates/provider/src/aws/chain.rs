@@ -3,6 +3,7 @@
 
 use super::AwsKeys;
 use super::over_http::OverHttp;
+use crate::http::failure::add_causes;
 use crate::secret::Secret;
 use crate::settings::ProviderSettings;
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
@@ -11,7 +12,6 @@ use aws_config::provider_config::ProviderConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_credential_types::provider::ProvideCredentials;
 use aws_credential_types::provider::error::CredentialsError;
-use std::error::Error;
 use std::time::{Duration, SystemTime};
 use tokio::sync::OnceCell;
 
@@ -93,14 +93,7 @@ impl Chain {
 /// An error with its causes. The crate's errors name places and codes, never keys.
 fn words(error: &CredentialsError) -> String {
     let mut parts = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if parts.last().is_none_or(|last| !last.contains(&text)) {
-            parts.push(text);
-        }
-        cause = error.source();
-    }
+    add_causes(&mut parts, error);
     let mut text = parts.join(": ");
     crate::classify::shorten(&mut text, 500);
     text

@@ -116,9 +116,8 @@ pub(crate) fn say(kind: Failure, error: &reqwest::Error, url: &Url) -> String {
     }
 }
 
-/// An error with its causes in one line, without the URL, whose query may hold a key.
-pub(crate) fn chain(error: &reqwest::Error) -> String {
-    let mut parts: Vec<String> = Vec::new();
+/// Adds what caused an error, leaving out what the words before already hold.
+pub(crate) fn add_causes(parts: &mut Vec<String>, error: &dyn Error) {
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
@@ -127,6 +126,12 @@ pub(crate) fn chain(error: &reqwest::Error) -> String {
         }
         cause = error.source();
     }
+}
+
+/// An error with its causes in one line, without the URL, whose query may hold a key.
+pub(crate) fn chain(error: &reqwest::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    add_causes(&mut parts, error);
     if parts.is_empty() {
         return "no further reason given".to_owned();
     }

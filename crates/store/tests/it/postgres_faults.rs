@@ -39,6 +39,18 @@ fn behind() -> Option<Behind> {
 }
 
 impl Behind {
+    /// Somebody's transaction that holds the head row of `session` and does not move.
+    async fn holder(&self, session: &SessionId) -> tokio_postgres::Client {
+        let url = self.database.server().url_of(self.database.name());
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let lock = format!("BEGIN; SELECT 1 FROM tenure.session WHERE id = '{session}' FOR UPDATE");
+        client.batch_execute(&lock).await.unwrap();
+        client
+    }
+
     /// A session whose owner wrote last: its next append needs no reading, so that its COMMIT is the next one.
     async fn owner(&self) -> (SessionId, Owner) {
         let (session, node) = (self.w.create().await, lasting(&self.w).await);
@@ -205,14 +217,7 @@ async fn a_network_that_swallows_everything_is_noticed() {
 async fn a_stuck_lock_harms_its_own_session_only() {
     let Some(at) = behind() else { return };
     let (stuck, free) = (at.w.create().await, at.w.create().await);
-    // Somebody's transaction that holds a head row and does not move.
-    let holder = at.database.server().url_of(at.database.name());
-    let (client, connection) = tokio_postgres::connect(&holder, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    let lock = format!("BEGIN; SELECT 1 FROM tenure.session WHERE id = '{stuck}' FOR UPDATE");
-    client.batch_execute(&lock).await.unwrap();
+    let client = at.holder(&stuck).await;
     let hold = at.store.hold_writer();
     let append = |session: &SessionId| {
         at.store
@@ -250,13 +255,7 @@ async fn a_stuck_lock_harms_its_own_session_only() {
 async fn a_batch_that_waits_for_a_lock_keeps_no_other_batch_waiting() {
     let Some(at) = behind() else { return };
     let (stuck, free) = (at.w.create().await, at.w.create().await);
-    let holder = at.database.server().url_of(at.database.name());
-    let (client, connection) = tokio_postgres::connect(&holder, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    let lock = format!("BEGIN; SELECT 1 FROM tenure.session WHERE id = '{stuck}' FOR UPDATE");
-    client.batch_execute(&lock).await.unwrap();
+    let client = at.holder(&stuck).await;
     let append = Append::unfenced(stuck.clone(), vec![at.w.renamed("x")]);
     let mut waits = at.store.append(append);
     assert!((&mut waits).now_or_never().is_none());

@@ -129,19 +129,23 @@ mod tests {
         )
     }
 
+    /// What can be drawn on.
+    fn terminal() -> Caps {
+        Caps {
+            stdout: true,
+            stderr: true,
+            cursor: true,
+            ..Caps::piped()
+        }
+    }
+
     fn text(both: &Shared) -> String {
         String::from_utf8(both.0.lock().unwrap().clone()).unwrap()
     }
 
     #[test]
     fn lines_never_run_into_the_status() {
-        let caps = Caps {
-            stdout: true,
-            stderr: true,
-            cursor: true,
-            ..Caps::piped()
-        };
-        let (mut screen, both) = screen(caps);
+        let (mut screen, both) = screen(terminal());
         screen.below(vec!["working".into()]).unwrap();
         screen.lines(&["a line".into()]).unwrap();
         let text = text(&both);
@@ -150,13 +154,7 @@ mod tests {
 
     #[test]
     fn text_that_grows_is_rewritten_and_then_taken_away() {
-        let caps = Caps {
-            stdout: true,
-            stderr: true,
-            cursor: true,
-            ..Caps::piped()
-        };
-        let (mut screen, both) = screen(caps);
+        let (mut screen, both) = screen(terminal());
         let mut since = 0;
         let mut new = |screen: &mut Screen, lines: &[&str]| {
             let lines = lines.iter().map(|line| (*line).to_owned()).collect();
