@@ -12,6 +12,7 @@ mod mutants;
 mod places;
 mod postgres_backend;
 mod postgres_conformance;
+mod postgres_failover;
 mod postgres_faults;
 mod postgres_mutants;
 mod postgres_nodes;
