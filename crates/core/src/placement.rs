@@ -1,7 +1,12 @@
-//! Which nodes serve which locations: labels and roots, compared as text.
+//! Which nodes serve which sessions: labels, roots and providers of models, compared as text.
 
 use crate::event::body::Location;
+use crate::model::ModelRef;
 use serde::{Deserialize, Serialize};
+
+/// The key of the labels by which a node says whose models it can ask: `models=NAME` for each of its providers. A node
+/// with no such label says nothing of it, and is taken to serve every model.
+pub const MODELS: &str = "models";
 
 /// What a node serves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +28,9 @@ pub enum Unserved {
     /// No root covers the folder.
     #[error("it needs a node whose roots hold `{0}`")]
     Root(String),
+    /// The model's provider is not configured there, or its key is not at hand.
+    #[error("it needs a node with provider `{0}` and its key")]
+    Provider(String),
 }
 
 impl Serves {
@@ -31,8 +39,27 @@ impl Serves {
         Self::default()
     }
 
-    /// Does the node serve the location? The first reason why not.
-    pub fn check(&self, location: &Location) -> Result<(), Unserved> {
+    /// The same node, which can ask the models of these providers and of no others.
+    #[must_use]
+    pub fn asking<'a>(mut self, providers: impl IntoIterator<Item = &'a str>) -> Self {
+        // The bare key says that this is the whole list, however short.
+        self.labels.push(models_of(""));
+        self.labels.extend(providers.into_iter().map(models_of));
+        self
+    }
+
+    /// Does the node serve a session at this location that asks this model? The first reason why not.
+    pub fn check(&self, location: &Location, model: &ModelRef) -> Result<(), Unserved> {
+        self.check_place(location)?;
+        let list = models_of("");
+        let tells = self.labels.iter().any(|label| label.starts_with(&list));
+        if tells && !self.labels.contains(&models_of(&model.provider)) {
+            return Err(Unserved::Provider(model.provider.clone()));
+        }
+        Ok(())
+    }
+
+    fn check_place(&self, location: &Location) -> Result<(), Unserved> {
         let missing = location
             .requires
             .iter()
@@ -51,6 +78,10 @@ impl Serves {
             Err(Unserved::Root(location.directory.clone()))
         }
     }
+}
+
+fn models_of(provider: &str) -> String {
+    format!("{MODELS}={provider}")
 }
 
 /// Is `directory` the folder `root` or below it? Both are absolute real paths.
@@ -72,6 +103,13 @@ mod tests {
         }
     }
 
+    fn model(provider: &str) -> ModelRef {
+        ModelRef {
+            provider: provider.to_owned(),
+            model: "m".to_owned(),
+        }
+    }
+
     fn node(labels: &[&str], roots: &[&str]) -> Serves {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
         Serves {
@@ -82,7 +120,11 @@ mod tests {
 
     #[test]
     fn every_required_label_and_one_root_decide() {
-        assert_eq!(Serves::everywhere().check(&location("/a/b", &[])), Ok(()));
+        let model = model("any");
+        assert_eq!(
+            Serves::everywhere().check(&location("/a/b", &[]), &model),
+            Ok(())
+        );
         let shared = node(&["host=x", "gpu"], &["/srv/code/", "/data"]);
         for (directory, requires, expected) in [
             ("/srv/code", vec![], Ok(())),
@@ -100,11 +142,39 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                shared.check(&location(directory, &requires)),
+                shared.check(&location(directory, &requires), &model),
                 expected,
                 "{directory}"
             );
         }
-        assert_eq!(node(&[], &["/"]).check(&location("/anything", &[])), Ok(()));
+        let root = node(&[], &["/"]);
+        assert_eq!(root.check(&location("/anything", &[]), &model), Ok(()));
+    }
+
+    #[test]
+    fn a_node_that_tells_whose_models_it_asks_serves_those_alone() {
+        let lacks = |provider: &str| Err(Unserved::Provider(provider.to_owned()));
+        let here = location("/a", &[]);
+        let two = node(&["host=x"], &[]).asking(["one", "two"]);
+        for (serves, provider, expected) in [
+            (&two, "one", Ok(())),
+            (&two, "two", Ok(())),
+            // Neither a piece of a name nor no name at all.
+            (&two, "on", lacks("on")),
+            (&two, "three", lacks("three")),
+            (&Serves::everywhere().asking([]), "one", lacks("one")),
+            // It says nothing of it: an older node, or one that asks whatever comes.
+            (&node(&["host=x"], &[]), "three", Ok(())),
+        ] {
+            assert_eq!(
+                serves.check(&here, &model(provider)),
+                expected,
+                "{provider}"
+            );
+        }
+        // Where the place is not served, that is what is said.
+        let elsewhere = location("/a", &["gpu=yes"]);
+        let label = Err(Unserved::Label("gpu=yes".to_owned()));
+        assert_eq!(two.check(&elsewhere, &model("three")), label);
     }
 }

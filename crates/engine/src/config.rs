@@ -69,7 +69,8 @@ pub struct EngineConfig {
     pub auto_compaction: bool,
     /// Where whole tool outputs are kept.
     pub output_dir: PathBuf,
-    /// Which locations this node serves.
+    /// Which locations and models this node serves. One that says whose models it asks ([`Serves::asking`]) leaves
+    /// other sessions alone instead of failing them.
     pub serves: Serves,
     /// How tools' processes are guarded.
     pub guardian: GuardianCommand,

@@ -21,6 +21,7 @@ use crate::peer::{NodeHealth, NodeService};
 use board::Board;
 use futures::{FutureExt, StreamExt};
 use living::{Alive, Living};
+use rank::{serves_both, takes};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,6 +30,7 @@ use successors::Successors;
 use tenure_core::error::SessionError;
 use tenure_core::event::body::Location;
 use tenure_core::id::{Incarnation, SessionId};
+use tenure_core::model::ModelRef;
 use tenure_core::request::ToolDef;
 use tenure_store::follow::FollowItem;
 use tenure_store::{NodeError, SessionState, Store};
@@ -152,12 +154,29 @@ impl Shared {
     }
 
     /// Who is to have the session when this node lets it go; none when nobody can.
-    pub async fn successor(&self, session: &SessionId, location: &Location) -> Option<Incarnation> {
+    pub async fn successor(
+        &self,
+        session: &SessionId,
+        needs: (&Location, &ModelRef),
+    ) -> Option<Incarnation> {
         let own = self.node.life().incarnation;
         let env = self.config.env.as_ref();
         self.successors
-            .choose(self.store.as_ref(), env, &own, session, location)
+            .choose(self.store.as_ref(), env, &own, session, needs)
             .await
+    }
+
+    /// Is there another node that takes sessions like this one by itself?
+    pub async fn is_taken_elsewhere(
+        &self,
+        location: &Location,
+        model: &ModelRef,
+    ) -> Result<bool, NodeError> {
+        let own = self.node.life().incarnation;
+        let nodes = self.store.nodes().await?;
+        Ok(nodes.iter().any(|node| {
+            node.incarnation != own && takes(node) && serves_both(node, location, model)
+        }))
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {

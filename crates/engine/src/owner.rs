@@ -57,7 +57,7 @@ pub enum Owned {
     },
     /// This node lost it, or may not take it now.
     Lost,
-    /// This node does not serve its location.
+    /// This node does not serve its location, or cannot ask its model.
     Unplaceable {
         /// What it needs.
         reason: String,
@@ -167,7 +167,13 @@ fn isolated(shared: &Arc<Shared>, row: &SessionRow) -> bool {
     let session = &row.id;
     // The charge of the takeover itself comes on top of what is stored.
     let free = matches!(row.state, Claim::Claimable { .. });
-    if !(free && row.attempts > 0 && row.attempts + 1 >= ISOLATE_FROM) {
+    // A process of this node's serves no more than this node does.
+    let served = shared
+        .config
+        .serves
+        .check(&row.location, &row.model)
+        .is_ok();
+    if !(free && served && row.attempts > 0 && row.attempts + 1 >= ISOLATE_FROM) {
         shared.isolations.forget(session);
         return false;
     }

@@ -18,6 +18,7 @@ mod silence;
 mod step;
 pub(crate) mod tools;
 
+use crate::config::Scope;
 use crate::engine::Shared;
 use crate::error::DrainError;
 use crate::load;
@@ -35,6 +36,7 @@ use tenure_core::history::build;
 use tenure_core::id::{MessageId, SessionId};
 use tenure_core::inbox::Boundary;
 use tenure_core::model::ModelRef;
+use tenure_core::placement::Unserved;
 use tenure_core::session::SessionState;
 use tenure_store::{AppendError, HookOp};
 use tenure_tools::permission::Rules;
@@ -50,7 +52,7 @@ pub(crate) enum DrainEnd {
     Idle,
     /// The execution failed; the claim is released and what waits is parked.
     Failed,
-    /// This node drains or does not serve the session's place; another has it, or may take it.
+    /// This node drains, or does not serve the session's place or model; another has it, or may take it.
     HandedOver,
     /// The execution has lasted as long as it may; what is open is to be settled as failed.
     OutOfTime(SessionError),
@@ -136,7 +138,7 @@ impl Runner {
         }
         load::seal(store, &self.session, &self.state, &mut self.sealed).await;
         self.load_rules();
-        if self.shared.let_go.is_cancelled() || !self.is_served_here() {
+        if self.shared.let_go.is_cancelled() || !self.is_served_here().await? {
             return self.let_go().await;
         }
         if (self.state.overflowed || self.state.wants_step)
@@ -166,21 +168,34 @@ impl Runner {
         }
     }
 
-    /// Does this node serve the place where the session works now? It may have moved since it was taken (R14).
-    fn is_served_here(&self) -> bool {
+    /// Does this node serve the place where the session works now (R14), and the model it asks now? Both may have
+    /// changed since it was taken.
+    async fn is_served_here(&self) -> Result<bool, DrainError> {
         let Some(settings) = &self.state.settings else {
-            return true;
+            return Ok(true);
         };
         if broken!(self.shared.config, MovedSessionStays) {
-            return true;
+            return Ok(true);
         }
-        match self.shared.config.serves.check(&settings.location) {
-            Ok(()) => true,
-            Err(why) => {
-                tracing::info!(session = %self.session, %why, "moved away; letting it go");
-                false
-            }
+        let config = &self.shared.config;
+        let (location, model) = (&settings.location, &settings.model);
+        let Err(why) = config.serves.check(location, model) else {
+            return Ok(true);
+        };
+        // Who asked this very process for it waits here: what the process lacks is said at once, by the step, unless
+        // there is a node that has it.
+        if config.scope == Scope::Asked
+            && matches!(why, Unserved::Provider(_))
+            && !self
+                .shared
+                .is_taken_elsewhere(location, model)
+                .await
+                .map_err(|error| DrainError::Store(error.into()))?
+        {
+            return Ok(true);
         }
+        tracing::info!(session = %self.session, %why, "no longer served here; letting it go");
+        Ok(false)
     }
 
     fn load_rules(&mut self) {
@@ -278,7 +293,7 @@ impl Runner {
         Ok(DrainEnd::Failed)
     }
 
-    /// At a safe boundary of a node that drains, or that does not serve the session's place: what is done is
+    /// At a safe boundary of a node that drains, or that does not serve the session's place or model: what is done is
     /// released, what is not goes to another node.
     async fn let_go(&mut self) -> Result<Option<DrainEnd>, DrainError> {
         let inbox = self.shared.store.inbox(&self.session).await?;

@@ -232,7 +232,7 @@ pub struct NodeInfo {
     pub name: String,
     /// Where peers reach it: the path of its Unix socket, or its HTTP address, if it has one.
     pub address: Option<String>,
-    /// What it serves: sessions of other locations are not for it.
+    /// What it serves: sessions of other locations and models are not for it.
     pub serves: Serves,
     /// How long a renewal is good for.
     pub lease: Duration,
@@ -268,7 +268,7 @@ pub enum Acquire {
     Idle,
     /// The caller's node is draining or dead and may not acquire.
     NotAllowed,
-    /// The caller's node does not serve the session's location. An interrupted session may be settled by any.
+    /// The caller's node does not serve the session's location or model. An interrupted session may be settled by any.
     Unplaceable {
         /// What it needs.
         reason: String,

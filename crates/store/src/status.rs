@@ -38,7 +38,7 @@ pub enum SessionState {
         /// How many.
         inputs: u32,
     },
-    /// No node serves its location.
+    /// No node serves its location, or can ask its model.
     Unplaceable {
         /// Why.
         reason: String,

@@ -3,6 +3,7 @@
 use crate::config::trust::private_folder;
 use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult};
+use crate::node::served_here;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,9 +49,7 @@ pub async fn leave_to(
             return Ok(Worker::Node);
         }
         let row = store.session(session).await?;
-        let served = row.map_or(Ok(()), |row| {
-            config.node.serves(&[], &[]).check(&row.location)
-        });
+        let served = row.map_or(Ok(()), |row| served_here(config, &row));
         if let Err(unserved) = served {
             return Ok(Worker::Nobody {
                 reason: unserved.to_string(),

@@ -3,8 +3,10 @@
 
 mod questions;
 mod signals;
+mod unserved;
 
 use crate::exit::{CliError, CliResult, Kind};
+use crate::render::escape::safe_line;
 use crate::render::json::ErrorWords;
 use crate::render::view::View;
 use futures::StreamExt;
@@ -19,8 +21,9 @@ use tenure_core::{MessageId, SessionId};
 use tenure_engine::{
     Client, Engine, LiveFeed, LiveItem, LiveTracker, Outcome, OutcomeTracker, Owned,
 };
-use tenure_store::{FollowItem, SessionState};
+use tenure_store::{FollowItem, SessionState, Store};
 use tokio::sync::broadcast;
+use unserved::Unserved;
 
 /// When to stop following.
 #[derive(Debug, Clone)]
@@ -64,6 +67,8 @@ pub struct Follow<'a> {
     pub interactive: bool,
 }
 
+/// Events read at a time.
+const PAGE: usize = 1_024;
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -74,12 +79,14 @@ impl Follow<'_> {
     /// The log cannot be read.
     pub async fn run(self, view: &mut View) -> CliResult<End> {
         let mut signals = Signals::new()?;
+        view.begins_after(self.after);
         let mut items = self.client.follow(&self.session, self.after);
         let mut live = self.live(view);
         let wants_live = view.wants_live();
         let mut results = self.engine.map(Engine::results);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut unserved = Unserved::new();
         let mut state = Watching {
             tracker: match &self.until {
                 Until::Input(input) => Some(OutcomeTracker::new(input.clone())),
@@ -106,6 +113,7 @@ impl Follow<'_> {
                     };
                     let item = item?;
                     if let FollowItem::Event(event) = &item {
+                        unserved.moved();
                         live.saw(event);
                         state.shown.event(event).iter().for_each(|marker| view.live(marker));
                     }
@@ -126,6 +134,12 @@ impl Follow<'_> {
                     }
                     if let Some(end) = self.result(&result, &state).await? {
                         return Ok(end);
+                    }
+                }
+                () = unserved.due(), if view.is_synced() => {
+                    let store = self.client.store();
+                    if let Some(reason) = unserved.look(store.as_ref(), &self.session).await? {
+                        view.notice(&waits(&self.session, &reason));
                     }
                 }
                 _ = ticks.tick(), if view.ticks() => view.tick(),
@@ -271,6 +285,28 @@ impl Follow<'_> {
         }
         self.ask(state, view);
         Ok(())
+    }
+}
+
+/// No node serves the session: what is said of it.
+pub fn waits(session: &SessionId, reason: &str) -> String {
+    let reason = safe_line(reason);
+    format!(
+        "{session} waits: {reason}; start `tenure node` where it can run (`tenure nodes` shows what each serves)"
+    )
+}
+
+/// Shows what was written since following ended.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn catch_up(store: &dyn Store, session: &SessionId, view: &mut View) -> CliResult {
+    loop {
+        let page = store.read(session, view.seen(), PAGE).await?;
+        page.events.iter().for_each(|event| view.event(event));
+        if page.events.is_empty() || view.seen() >= page.head {
+            return Ok(());
+        }
     }
 }
 

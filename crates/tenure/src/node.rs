@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::id::SessionId;
-use tenure_core::placement::Serves;
+use tenure_core::placement::{Serves, Unserved};
 use tenure_engine::{Approvals, Engine, EngineConfig, Isolate, Scope};
 use tenure_provider::Secret;
 use tenure_server::{Advertise, HttpPeers, Limits, NodeServer};
-use tenure_store::{SessionState, Store};
+use tenure_store::{SessionRow, SessionState, Store};
 use tenure_tools::ToolSet;
 use tenure_tools::guardian::GuardianCommand;
 
@@ -78,6 +78,10 @@ impl Deref for Node {
 /// Its settings do not fit, the store cannot be written, or the port that was asked for cannot be had.
 pub async fn start(config: &Config, store: Arc<dyn Store>, role: &Role) -> CliResult<Node> {
     let mut settings = settings(config, role)?;
+    settings.serves = match &role.door {
+        Some(door) => door.serves.clone(),
+        None => serves(config, &role.scope),
+    };
     let server = match &config.store.value {
         StoreUrl::Sqlite(path) => {
             // Sockets stand where the store keeps its nodes' locks.
@@ -87,11 +91,6 @@ pub async fn start(config: &Config, store: Arc<dyn Store>, role: &Role) -> CliRe
             None
         }
         StoreUrl::Postgres(_) => {
-            // A command runs only what it was asked to, in a folder that this machine has.
-            settings.serves = match &role.door {
-                Some(door) => door.serves.clone(),
-                None => config.node.serves(&[], &[]),
-            };
             let (peers, server) = reachable(config, store.as_ref(), role).await?;
             settings.peers = peers.map(|peers| Arc::new(peers) as _);
             server
@@ -100,6 +99,19 @@ pub async fn start(config: &Config, store: Arc<dyn Store>, role: &Role) -> CliRe
     let models = providers::models(config);
     let engine = Engine::start(store, models, ToolSet::builtin(), settings).await?;
     Ok(Node { engine, server })
+}
+
+/// Adds whose models this process can ask. A command asks those of the session it was told to run, whose key it has
+/// looked at; who takes whatever comes looks at everything.
+pub fn asking(serves: Serves, config: &Config, scope: &Scope) -> Serves {
+    let names = config.providers.iter().filter(|(name, provider)| {
+        let able = match scope {
+            Scope::Any => providers::can_ask(name, provider),
+            Scope::Asked => providers::settings(name, provider).map(drop),
+        };
+        able.is_ok()
+    });
+    serves.asking(names.map(|(name, _)| name.as_str()))
 }
 
 fn settings(config: &Config, role: &Role) -> CliResult<EngineConfig> {
@@ -206,8 +218,26 @@ pub async fn leave(engine: &Engine, limit: Duration) {
     }
 }
 
-/// Why a session waits: nobody serves its location, and a node of this process would not either. None when somebody
-/// does, or when it has nothing to do.
+/// What a command's node of this machine serves.
+pub fn serves(config: &Config, scope: &Scope) -> Serves {
+    let serves = match &config.store.value {
+        StoreUrl::Sqlite(_) => Serves::everywhere(),
+        // A command runs only what it was asked to, in a folder that this machine has.
+        StoreUrl::Postgres(_) => config.node.serves(&[], &[]),
+    };
+    asking(serves, config, scope)
+}
+
+/// Would a command's node of this machine serve the session, told to run it?
+///
+/// # Errors
+/// What it lacks.
+pub fn served_here(config: &Config, row: &SessionRow) -> Result<(), Unserved> {
+    serves(config, &Scope::Asked).check(&row.location, &row.model)
+}
+
+/// Why a session waits: nobody serves its location and its model, and a node of this process would not either. None
+/// when somebody does, or when it has nothing to do.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -221,8 +251,7 @@ pub async fn unplaced(
     let SessionState::Unplaceable { reason } = &row.state else {
         return Ok(None);
     };
-    let here = config.node.serves(&[], &[]).check(&row.location);
-    Ok(here.is_err().then(|| reason.clone()))
+    Ok(served_here(config, &row).is_err().then(|| reason.clone()))
 }
 
 #[cfg(test)]

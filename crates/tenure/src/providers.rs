@@ -130,7 +130,15 @@ pub fn check(config: &Config, model: &ModelRef) -> CliResult {
         .near(&model.provider, config.providers.keys())
         .hint("configure it, or choose another model with --model")
     })?;
-    let settings = settings(&model.provider, provider)?;
+    can_ask(&model.provider, provider)
+}
+
+/// Checks that a provider's models can be asked by this process, as far as that is known without asking.
+///
+/// # Errors
+/// A usage error that says what is missing.
+pub fn can_ask(name: &str, provider: &ProviderConfig) -> CliResult {
+    let settings = settings(name, provider)?;
     HttpProvider::new(settings).map_err(|e| CliError::usage(e.to_string()))?;
     Ok(())
 }

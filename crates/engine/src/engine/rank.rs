@@ -1,7 +1,10 @@
 //! Who of several nodes takes a session first: every node comes to the same answer by itself, so that survivors
 //! share what a dead node left instead of colliding on each session, and a drain spreads what it gives away.
 
+use tenure_core::event::body::Location;
 use tenure_core::id::{Incarnation, SessionId};
+use tenure_core::model::ModelRef;
+use tenure_core::placement::Serves;
 use tenure_store::{NodeRow, SessionRow};
 
 /// A label of nodes that run only what they were asked to: nothing is left or given to them.
@@ -36,13 +39,19 @@ pub(crate) fn is_first<'a>(
         .any(|node| weight(session, &node.incarnation) > mine)
 }
 
-/// Can the node have the session where it is? One that is being cancelled is only settled, which any node can.
+/// Can the node have the session where it is, and ask its model? One that is being cancelled is only settled, which
+/// any node can.
 pub(crate) fn serves(node: &NodeRow, row: &SessionRow) -> bool {
-    let serves = tenure_core::placement::Serves {
+    row.cancelling || serves_both(node, &row.location, &row.model)
+}
+
+/// Does the node serve the location, and the model?
+pub(crate) fn serves_both(node: &NodeRow, location: &Location, model: &ModelRef) -> bool {
+    let serves = Serves {
         labels: node.labels.clone(),
         roots: node.roots.clone(),
     };
-    row.cancelling || serves.check(&row.location).is_ok()
+    serves.check(location, model).is_ok()
 }
 
 /// Is there one among `nodes` that takes the session by itself?

@@ -184,7 +184,13 @@ impl Left {
                 if running.contains_key(&row.id) {
                     // Just let go by a run that has not quite ended: that one looks again.
                     mine.push(row.id);
-                } else if row.cancelling || shared.config.serves.check(&row.location).is_ok() {
+                } else if row.cancelling
+                    || shared
+                        .config
+                        .serves
+                        .check(&row.location, &row.model)
+                        .is_ok()
+                {
                     rows.push(row);
                 }
             }

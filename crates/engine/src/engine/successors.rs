@@ -1,11 +1,12 @@
-//! To whom a draining node gives its sessions (R11): nodes that live, take any session and serve the location, the
-//! one with the least to do first, so that arrivals are spread.
+//! To whom a draining node gives its sessions (R11): nodes that live, take any session and serve the location and
+//! the model, the one with the least to do first, so that arrivals are spread.
 
 use super::rank::{takes, weight};
 use crate::environment::Environment;
 use std::sync::{Mutex, PoisonError};
 use tenure_core::event::body::Location;
 use tenure_core::id::{Incarnation, SessionId};
+use tenure_core::model::ModelRef;
 use tenure_core::placement::Serves;
 use tenure_store::{NodeRow, Store};
 
@@ -54,7 +55,7 @@ impl Successors {
         env: &dyn Environment,
         own: &Incarnation,
         session: &SessionId,
-        location: &Location,
+        (location, model): (&Location, &ModelRef),
     ) -> Option<Incarnation> {
         if !self.is_fresh(env.boot_ms()) {
             let _reading = self.reading.lock().await;
@@ -72,7 +73,7 @@ impl Successors {
             .as_mut()?
             .nodes
             .iter_mut()
-            .filter(|node| node.serves.check(location).is_ok())
+            .filter(|node| node.serves.check(location, model).is_ok())
             .min_by_key(|node| (node.sessions, weight(session, &node.incarnation)))?;
         chosen.sessions += 1;
         Some(chosen.incarnation.clone())
@@ -112,12 +113,15 @@ mod tests {
         let successors = Successors::default();
         let env = bed.config.env.as_ref();
         let anywhere = Location::at(String::new());
+        let any = ModelRef {
+            provider: String::new(),
+            model: String::new(),
+        };
         let sessions: Vec<SessionId> = (1..=24).map(SessionId::from_bits).collect();
-        let chosen =
-            futures::future::join_all(sessions.iter().map(|session| {
-                successors.choose(bed.store.as_ref(), env, &own, session, &anywhere)
-            }))
-            .await;
+        let chosen = futures::future::join_all(sessions.iter().map(|session| {
+            successors.choose(bed.store.as_ref(), env, &own, session, (&anywhere, &any))
+        }))
+        .await;
         for heir in &heirs {
             let given = chosen.iter().filter(|to| to.as_ref() == Some(heir));
             assert_eq!(given.count(), 12, "{chosen:?}");

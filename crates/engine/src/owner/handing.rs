@@ -3,7 +3,7 @@
 use crate::error::DrainError;
 use crate::runner::{DrainEnd, Runner};
 use crate::writer::Batch;
-use tenure_core::event::body::{InputKind, Location};
+use tenure_core::event::body::InputKind;
 use tenure_core::id::{Incarnation, MessageId};
 use tenure_core::message::Entry;
 use tenure_core::turn::{CallStatus, TurnState};
@@ -54,11 +54,14 @@ impl Runner {
 
     /// The operation that gives the session away, and to whom.
     pub(crate) async fn hand_over_op(&self) -> (HookOp, Option<Incarnation>) {
-        let location = match &self.state.settings {
-            Some(settings) => settings.location.clone(),
-            None => Location::at(String::new()),
+        let to = match &self.state.settings {
+            Some(settings) => {
+                let needs = (&settings.location, &settings.model);
+                self.shared.successor(&self.session, needs).await
+            }
+            // Its log does not begin with its creation: whoever takes it says so.
+            None => None,
         };
-        let to = self.shared.successor(&self.session, &location).await;
         let accept_ms = self.shared.config.accept_within.as_millis() as u64;
         let op = HookOp::HandOver {
             to: to.clone(),

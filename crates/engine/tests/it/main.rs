@@ -24,6 +24,7 @@ mod peer;
 mod permissions;
 mod recovery;
 mod riding;
+mod serving;
 mod silence;
 mod small_window;
 mod stores;

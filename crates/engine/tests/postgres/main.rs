@@ -46,6 +46,8 @@ mod permissions;
 mod recovery;
 #[path = "../it/riding.rs"]
 mod riding;
+#[path = "../it/serving.rs"]
+mod serving;
 #[path = "../it/silence.rs"]
 mod silence;
 #[path = "../it/small_window.rs"]

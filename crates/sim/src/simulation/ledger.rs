@@ -225,7 +225,7 @@ impl Ledger {
             }
         }
         let row = self.database.session(&new.session).ok().flatten();
-        if let Some(Err(why)) = row.map(|row| new.serves.check(&row.location)) {
+        if let Some(Err(why)) = row.map(|row| new.serves.check(&row.location, &row.model)) {
             let words =
                 format!("call {call} of {message} began where its session is not served: {why}");
             self.violated("R14", words);

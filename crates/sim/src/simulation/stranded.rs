@@ -5,6 +5,7 @@ use super::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::event::body::Location;
 use tenure_core::id::SessionId;
+use tenure_core::model::ModelRef;
 use tenure_store::SessionState;
 
 /// A request that vanished before the node was sound again is given up after eight seconds at most; then come its
@@ -23,18 +24,18 @@ impl Stranded {
     pub fn look(&mut self, world: &World) {
         let now = world.executor.now();
         let rows = world.database.sessions(&Default::default());
-        let waiting: BTreeMap<SessionId, Location> = rows
+        let waiting: BTreeMap<SessionId, (Location, ModelRef)> = rows
             .unwrap_or_default()
             .into_iter()
             .filter(|row| matches!(row.state, SessionState::Claimable { .. }))
-            .map(|row| (row.id, row.location))
+            .map(|row| (row.id, (row.location, row.model)))
             .collect();
         self.claimable
             .retain(|session, _| waiting.contains_key(session));
         world.mark_disturbed();
-        for (session, place) in waiting {
+        for (session, (place, model)) in waiting {
             let since = *self.claimable.entry(session.clone()).or_insert(now);
-            let Some(sound) = world.undisturbed_since(&place) else {
+            let Some(sound) = world.undisturbed_since(&place, &model) else {
                 continue;
             };
             let waited = now.saturating_sub(since.max(sound));

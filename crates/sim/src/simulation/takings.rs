@@ -111,7 +111,7 @@ fn judge_place(ledger: &Ledger, database: &Database, taking: &Taking) {
         return;
     };
     if !row.cancelling
-        && let Err(why) = serves.check(&row.location)
+        && let Err(why) = serves.check(&row.location, &row.model)
     {
         let words = format!("{taker} took {session}, whose place it does not serve: {why}");
         ledger.violated("R9", words);

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tenure_core::event::body::Location;
+use tenure_core::model::ModelRef;
 use tenure_core::retry::RetryPolicy;
 use tenure_engine::{Approvals, Client, Engine, EngineConfig, Models, Scope};
 use tenure_provider::Catalogue;
@@ -185,15 +186,15 @@ impl World {
         }
     }
 
-    /// Since when some node that serves the place has been sound; none when none is.
-    pub fn undisturbed_since(&self, place: &Location) -> Option<Micros> {
+    /// Since when some node that serves the place and the model has been sound; none when none is.
+    pub fn undisturbed_since(&self, place: &Location, model: &ModelRef) -> Option<Micros> {
         let disturbed = self
             .disturbed
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let now = self.executor.now();
         let able = disturbed.iter().enumerate();
-        let able = able.filter(|(node, _)| self.plan.serves(*node).check(place).is_ok());
+        let able = able.filter(|(node, _)| self.plan.serves(*node).check(place, model).is_ok());
         able.map(|(_, since)| *since)
             .filter(|since| *since < now)
             .min()

@@ -1,10 +1,11 @@
-//! Handing over to a named successor (R11), and who serves which location.
+//! Handing over to a named successor (R11), and who serves which location and which model.
 
 use super::world::*;
 use crate::api::*;
 use std::time::Duration;
-use tenure_core::event::body::{Location, Phase};
+use tenure_core::event::body::{Location, ModelSelected, Phase};
 use tenure_core::id::Incarnation;
+use tenure_core::model::ModelRef;
 use tenure_core::placement::Serves;
 
 const ACCEPT_MS: u64 = 2_000;
@@ -260,4 +261,53 @@ pub async fn a_location_is_for_nodes_that_serve_it(w: World) {
     let stranger = w.join().await;
     let taken = w.acquire(&session, &stranger).await.tenure;
     assert_eq!(taken.phase, Phase::Cancelling);
+}
+
+pub async fn a_model_is_for_nodes_that_can_ask_it(w: World) {
+    let session = w.create().await;
+    let model = ModelRef {
+        provider: "vendor".to_owned(),
+        model: "large".to_owned(),
+    };
+    let selected = w.event(ModelSelected { model });
+    w.write(&session, selected).await;
+    w.admit(&session).await;
+    let asking = |names: &[&'static str]| Serves::everywhere().asking(names.iter().copied());
+    // One that can ask another's models, and one that can ask nobody.
+    let others = [asking(&["other"]), asking(&[])];
+    let mut lacking = Vec::new();
+    for serves in others {
+        let node = w.join_serving(serves).await;
+        let refused = w.store.acquire(&session, &node, false).await.unwrap();
+        assert!(
+            matches!(refused, Acquire::Unplaceable { .. }),
+            "{refused:?}"
+        );
+        let SessionState::Unplaceable { reason } = w.state(&session).await else {
+            panic!("{:?}", w.state(&session).await);
+        };
+        assert!(
+            reason.contains("no node serves this model (vendor/large)"),
+            "{reason}"
+        );
+        assert_eq!(w.store.claimable(9).await.unwrap(), []);
+        lacking.push(node);
+    }
+    let able = w.join_serving(asking(&["other", "vendor"])).await;
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Claimable { .. }
+    ));
+    let mut owner = w.acquire(&session, &able).await;
+    // A node that lacks it succeeds nobody: then the session has no owner.
+    owner.ops(vec![to(&lacking[0])]).await.unwrap();
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Claimable { .. }
+    ));
+    let mut owner = w.acquire(&session, &able).await;
+    // One that says nothing of models is taken to ask any: a node of an older version, or an embedding program.
+    let silent = w.join().await;
+    owner.ops(vec![to(&silent)]).await.unwrap();
+    adopted(&w, &owner, &silent).await;
 }

@@ -66,7 +66,7 @@ pub(crate) fn acquire(
     Ok((Acquire::Acquired(tenure), Ran::Wrote))
 }
 
-/// Why a node may not run the session: it does not serve its location. Any node may settle an interrupted one (R9).
+/// Why a node may not run the session: it does not serve its location or cannot ask its model. Any node may settle an interrupted one (R9).
 fn unserved(
     rows: &impl Rows,
     head: &Head,
@@ -77,7 +77,7 @@ fn unserved(
         return Ok(None);
     }
     let node = rows.node(taker.as_str())?;
-    let check = node.map(|node| node.serves.check(&head.location()));
+    let check = node.map(|node| node.serves.check(&head.location(), &head.model()));
     Ok(check.and_then(Result::err).map(|why| why.to_string()))
 }
 
@@ -390,7 +390,7 @@ fn record(
     Ok(seq)
 }
 
-/// May a node be given this session: active, live, and serving its location?
+/// May a node be given this session: active, live, and serving its location and model?
 pub(crate) fn can_succeed(
     rows: &impl Rows,
     head: &Head,
@@ -401,7 +401,7 @@ pub(crate) fn can_succeed(
     };
     let alive = node.state == NodeState::Active && node.leased;
     Ok((alive || broken!(rows.switches(), HandOverUntested))
-        && node.serves.check(&head.location()).is_ok())
+        && node.serves.check(&head.location(), &head.model()).is_ok())
 }
 
 fn is_active(rows: &impl Rows, node: &Incarnation) -> Result<bool, AppendStop> {

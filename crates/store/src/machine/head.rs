@@ -4,6 +4,7 @@ use super::Failure;
 use super::rows::Rows;
 use tenure_core::event::body::{Location, Phase};
 use tenure_core::id::SessionId;
+use tenure_core::model::ModelRef;
 use tenure_core::usage::Usage;
 
 /// The head row, whole. Ids are kept as text: only what leaves the store is parsed.
@@ -134,6 +135,14 @@ impl Head {
         Location {
             directory: self.directory.clone(),
             requires: self.requires.clone(),
+        }
+    }
+
+    /// The model in force.
+    pub(crate) fn model(&self) -> ModelRef {
+        ModelRef {
+            provider: self.provider.clone(),
+            model: self.model.clone(),
         }
     }
 

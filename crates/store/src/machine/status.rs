@@ -4,7 +4,7 @@ use super::head::Head;
 use crate::status::SessionState;
 use tenure_core::event::body::Phase;
 use tenure_core::id::{BadId, Incarnation};
-use tenure_core::placement::Serves;
+use tenure_core::placement::{Serves, Unserved};
 
 /// The node of an owner that is not dead.
 pub(crate) struct LiveOwner<'a> {
@@ -69,12 +69,20 @@ pub(crate) fn unserved<'a>(
     head: &Head,
     nodes: impl IntoIterator<Item = &'a Serves>,
 ) -> Option<String> {
-    let (location, mut reason) = (head.location(), None);
+    let (location, model) = (head.location(), head.model());
+    let mut reason: Option<Unserved> = None;
     for serves in nodes {
-        match serves.check(&location) {
+        match serves.check(&location, &model) {
             Ok(()) => return None,
+            // Who serves the place and lacks the model alone tells the most.
+            Err(why @ Unserved::Provider(_)) => reason = Some(why),
             Err(why) => reason = reason.or(Some(why)),
         }
     }
-    reason.map(|why| format!("no node serves this location: {why}"))
+    reason.map(|why| match why {
+        Unserved::Provider(_) => format!("no node serves this model ({model}): {why}"),
+        Unserved::Label(_) | Unserved::Root(_) => {
+            format!("no node serves this location: {why}")
+        }
+    })
 }

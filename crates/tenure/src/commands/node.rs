@@ -2,7 +2,7 @@
 
 use super::{Context, notice, open};
 use crate::args::{Global, NodeArgs};
-use crate::config::node::{absolute, label};
+use crate::config::node::{absolute, own_label};
 use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult};
 use crate::follow::Signals;
@@ -77,7 +77,7 @@ async fn leave(node: &Node, signals: &mut Signals) -> CliResult {
 }
 
 fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
-    args.labels.iter().try_for_each(|text| label(text))?;
+    args.labels.iter().try_for_each(|text| own_label(text))?;
     let roots: Vec<String> = if args.roots.is_empty() {
         config.node.roots.value.clone()
     } else {
@@ -107,6 +107,7 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
     }
     let name = args.name.clone();
     let configured = config.node.name.as_ref().map(|name| name.value.clone());
+    let scope = if args.alone { Scope::Asked } else { Scope::Any };
     // One that runs a single session is not for others, and has no address to keep free.
     let door = (clustered && !args.alone).then(|| Door {
         listen: args.listen.unwrap_or_else(|| {
@@ -124,11 +125,11 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
             let advertise = config.node.advertise.as_ref();
             advertise.map(|advertise| advertise.value.clone())
         }),
-        serves: config.node.serves(&args.labels, &roots),
+        serves: node::asking(config.node.serves(&args.labels, &roots), config, &scope),
     });
     Ok(Role {
         name: name.or(configured).unwrap_or_else(|| "node".to_owned()),
-        scope: if args.alone { Scope::Asked } else { Scope::Any },
+        scope,
         approvals: if clustered {
             Approvals::Wait
         } else {
@@ -139,16 +140,16 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
     })
 }
 
-/// A session's model is asked by whoever runs it, with that one's own settings and keys: what is missing here fails
-/// sessions that other nodes could run.
+/// A session's model is asked by whoever runs it, with that one's own settings and keys: where something is missing
+/// here, sessions are left to nodes that have it.
 fn models_asked(config: &Config) {
     if config.providers.is_empty() {
-        notice("no provider of models is configured: every session fails on this node");
+        notice("no provider of models is configured: this node runs no session");
     }
     for (name, provider) in &config.providers {
-        if let Err(error) = providers::settings(name, provider) {
+        if let Err(error) = providers::can_ask(name, provider) {
             notice(&format!(
-                "{}; sessions of its models fail on this node",
+                "{}; sessions of its models are left to other nodes",
                 safe_line(&error.message)
             ));
         }
@@ -182,7 +183,7 @@ fn told(node: &Node, role: &Role) {
         "node {} `{}`: {reached}; serves {roots}; labels {}",
         node.incarnation(),
         role.name,
-        serves.labels.join(", ")
+        super::nodes::labels(&serves.labels).join(", ")
     ));
 }
 

@@ -7,6 +7,7 @@ use crate::render::escape::safe_line;
 use crate::render::table;
 use crate::store;
 use serde_json::json;
+use tenure_core::placement::MODELS;
 use tenure_store::{NodeRow, Store};
 
 /// Lists them.
@@ -79,6 +80,20 @@ pub fn address(told: &str) -> String {
     }
 }
 
+/// Labels for people: the mark that the list of models is whole says something only where there is none.
+pub fn labels(all: &[String]) -> Vec<String> {
+    let mark = format!("{MODELS}=");
+    let named = |label: &String| label.starts_with(&mark) && *label != mark;
+    let any = all.iter().any(named);
+    let shown = all.iter().filter(|label| !any || **label != mark);
+    shown
+        .map(|label| match *label == mark {
+            true => format!("{mark}(none)"),
+            false => label.clone(),
+        })
+        .collect()
+}
+
 fn cells(node: &NodeRow) -> Vec<String> {
     let listed = |list: &[String], none: &str| {
         if list.is_empty() {
@@ -94,7 +109,7 @@ fn cells(node: &NodeRow) -> Vec<String> {
         format!("{:.1} s", node.lease_ms as f64 / 1000.0),
         node.sessions.to_string(),
         node.address.as_deref().map_or("-".to_owned(), address),
-        listed(&node.labels, "-"),
+        listed(&labels(&node.labels), "-"),
         listed(&node.roots, "any"),
     ]
 }
@@ -120,6 +135,13 @@ mod tests {
         let row = cells(&node);
         assert_eq!(row[2..], ["active", "5.2 s", "2", "-", "host=m1", "any"]);
         assert!(!row[1].contains('\u{1b}'));
+        for (all, shown) in [
+            (vec!["a=b", "models="], vec!["a=b", "models=(none)"]),
+            (vec!["models=", "models=x"], vec!["models=x"]),
+        ] {
+            let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+            assert_eq!(labels(&all), shown);
+        }
         assert_eq!(
             address("http://127.0.0.1:7420#machine=m1"),
             "http://127.0.0.1:7420 (its own machine)"

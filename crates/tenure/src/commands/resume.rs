@@ -2,7 +2,7 @@
 
 mod compacted;
 
-use super::run::{Ended, finish, waits};
+use super::run::{Ended, finish};
 use super::{Context, notice, print};
 use crate::amounts::LimitsChange;
 use crate::args::{Global, ResumeArgs};
@@ -10,7 +10,7 @@ use crate::background::Worker;
 use crate::config::{Config, Flags, load};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
-use crate::follow::{End, Follow, Until};
+use crate::follow::{End, Follow, Until, waits};
 use crate::node::{self, Role};
 use crate::render::view::View;
 use crate::{ask, background, providers, store};
@@ -66,6 +66,9 @@ async fn one(
     view.session(false, None, &row.model.to_string());
     let over = match &row.state {
         SessionState::Quarantined { reason } => {
+            if limit(config, &store, row, args).await? {
+                notice("its limits are changed; they hold from when it is released");
+            }
             let error = tenure_core::SessionError::new("quarantined", reason.clone());
             Some(End::Outcome(Outcome::Quarantined(error)))
         }
@@ -144,21 +147,21 @@ async fn one(
     finish(config, &engine, ended, &mut view).await
 }
 
-/// Changes the limits that were given.
+/// Changes the limits that were given. False when none was.
 async fn limit(
     config: &Config,
     store: &Arc<dyn Store>,
     row: &SessionRow,
     args: &ResumeArgs,
-) -> CliResult {
+) -> CliResult<bool> {
     let change = LimitsChange::from(&args.limits);
     if change.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let client = store::client(config, store.clone()).await;
     let limits = client.limits(&row.id).await?;
     client.set_limits(&row.id, change.apply(&limits)).await?;
-    Ok(())
+    Ok(true)
 }
 
 /// Could this process run the session, should nobody have it?
@@ -204,7 +207,7 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
     let engine = node::start(config, store.clone(), &role).await?;
     let mut signals = crate::follow::Signals::new()?;
     let mut results = engine.results();
-    let drained = drained(&engine, store.as_ref());
+    let drained = drained(config, &engine, store.as_ref());
     tokio::pin!(drained);
     loop {
         tokio::select! {
@@ -225,17 +228,28 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
             }
         }
     }
+    let unserved = unserved(args.json, store.as_ref(), &ids).await?;
     engine.shutdown().await?;
-    verdict(store.as_ref(), &ids).await
+    let code = verdict(store.as_ref(), &ids).await?;
+    Ok(if unserved {
+        code.max(Kind::Failed.code())
+    } else {
+        code
+    })
 }
 
 /// Waits until nothing runs here and nothing could.
-async fn drained(engine: &Engine, store: &dyn Store) -> CliResult {
+async fn drained(config: &Config, engine: &Engine, store: &dyn Store) -> CliResult {
     let mut changes = store.watch_all();
+    let serves = node::serves(config, &Scope::Any);
     loop {
         changes.borrow_and_update();
         engine.idle().await;
-        if store.claimable(1).await?.is_empty() && engine.running() == 0 {
+        let waiting = store.claimable(10_000).await?;
+        let more = waiting
+            .iter()
+            .any(|row| row.cancelling || serves.check(&row.location, &row.model).is_ok());
+        if !more && engine.running() == 0 {
             return Ok(());
         }
         // A hint may be lost; the second look is not.
@@ -249,7 +263,7 @@ fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
         Owned::Ended => ("ended", String::new()),
         Owned::Quarantined { reason } => ("quarantined", reason.clone()),
         Owned::Lost => ("lost", "another node has it now".to_owned()),
-        Owned::Unplaceable { reason } => ("unplaceable", format!("not for this node: {reason}")),
+        Owned::Unplaceable { reason } => ("unplaceable", reason.clone()),
         Owned::Isolated => (
             "isolated",
             "it runs in a process of its own only".to_owned(),
@@ -268,6 +282,23 @@ fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
         format!(": {why}")
     };
     print(&format!("{session} {word}{why}\n"))
+}
+
+/// Says which of the sessions that waited are not for this process, nor for any other. True when there was one.
+async fn unserved(
+    as_json: bool,
+    store: &dyn Store,
+    ids: &[tenure_core::SessionId],
+) -> CliResult<bool> {
+    let mut any = false;
+    for id in ids {
+        let row = store.session(id).await?;
+        if let Some(SessionState::Unplaceable { reason }) = row.map(|row| row.state) {
+            report(as_json, id.as_str(), &Owned::Unplaceable { reason })?;
+            any = true;
+        }
+    }
+    Ok(any)
 }
 
 /// The worst of what came of the sessions that waited.

@@ -8,7 +8,7 @@ use crate::config::node::label;
 use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
-use crate::follow::{End, Follow, Until, left_behind, told};
+use crate::follow::{End, Follow, Until, catch_up, left_behind, told, waits};
 use crate::form::Form;
 use crate::node::{self, Role};
 use crate::render::view::View;
@@ -79,9 +79,6 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
     };
     let role = Role::command("run", Scope::Asked, approvals);
     let engine = node::start(&asked.config, target.store.clone(), &role).await?;
-    if let Some(reason) = node::unplaced(&asked.config, target.store.as_ref(), &session).await? {
-        notice(&waits(&session, &reason));
-    }
     let follow = Follow {
         client: engine.client(),
         engine: Some(&engine),
@@ -321,13 +318,6 @@ async fn detach(
     Ok(0)
 }
 
-/// No node serves the session's place.
-pub fn waits(session: &SessionId, reason: &str) -> String {
-    format!(
-        "{session} waits: {reason}; start `tenure node` where it can run (`tenure nodes` shows what each serves)"
-    )
-}
-
 fn print_id(view: &View, session: &SessionId) -> CliResult<u8> {
     if !view.is_json() {
         print(&format!("{session}\n"))?;
@@ -360,6 +350,7 @@ pub async fn finish(
         mut end,
         began,
     } = ended;
+    let left = matches!(end, End::Left | End::Terminate);
     match end {
         End::Left => {
             node::leave(engine, LEAVE_WITHIN).await;
@@ -384,7 +375,10 @@ pub async fn finish(
         }
         _ => engine.shutdown().await?,
     }
-    // However its end was learned, an answer that was to have a form has it.
+    // What was done while letting go is part of the answer, which is to have its form however its end was learned.
+    if left && matches!(end, End::Outcome(_)) {
+        catch_up(engine.client().store().as_ref(), session, view).await?;
+    }
     if end == End::Outcome(Outcome::Succeeded)
         && let Err(error) = view.judge()
     {

@@ -6,7 +6,7 @@ use crate::exit::{CliError, CliResult};
 use crate::machine;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use tenure_core::placement::Serves;
+use tenure_core::placement::{MODELS, Serves};
 
 /// This process among other nodes.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl NodeConfig {
             CliError::usage(format!("{origin}: {}", error.message))
         };
         for text in &labels.value {
-            label(text).map_err(|e| placed(e, &labels.origin))?;
+            own_label(text).map_err(|e| placed(e, &labels.origin))?;
         }
         for root in &roots.value {
             absolute(root).map_err(|e| placed(e, &roots.origin))?;
@@ -175,6 +175,20 @@ pub fn label(text: &str) -> CliResult {
     }
 }
 
+/// Checks that `text` can be given to a node as a label.
+///
+/// # Errors
+/// As [`label`]; or it is one of those a node sets by itself.
+pub fn own_label(text: &str) -> CliResult {
+    label(text)?;
+    match text.split_once('=') {
+        Some((key, _)) if [MODELS, "takes"].contains(&key) => Err(CliError::usage(format!(
+            "`{text}` is no label to be given: a node sets `{key}=…` by itself"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that a root is an absolute path.
 ///
 /// # Errors
@@ -222,13 +236,18 @@ mod tests {
     #[test]
     fn labels_and_roots_that_cannot_work_are_refused() {
         for good in ["a=b", "topology/zone=eu-1.a"] {
-            label(good).unwrap();
+            own_label(good).unwrap();
         }
         for bad in ["", "a", "=b", "a=", "a=b c", "a=\u{1b}"] {
             assert!(
                 label(bad).unwrap_err().to_string().contains("KEY=VALUE"),
                 "{bad}"
             );
+        }
+        for own in ["models=work", "takes=asked"] {
+            label(own).unwrap();
+            let refused = own_label(own).unwrap_err().to_string();
+            assert!(refused.contains("by itself"), "{refused}");
         }
         assert!(absolute("relative").is_err());
     }

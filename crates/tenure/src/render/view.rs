@@ -41,6 +41,8 @@ pub struct View {
     gone: bool,
     paused: bool,
     synced: bool,
+    /// The last event that was shown, or after which showing begins.
+    seen: Option<u64>,
     /// When the lines that are rewritten were drawn last.
     drawn: Option<Instant>,
 }
@@ -83,6 +85,7 @@ impl View {
             gone: false,
             paused: false,
             synced: false,
+            seen: None,
             drawn: None,
         }
     }
@@ -154,8 +157,19 @@ impl View {
         self.noticed(result);
     }
 
+    /// Nothing up to this event is shown.
+    pub fn begins_after(&mut self, seq: Option<u64>) {
+        self.seen = seq;
+    }
+
+    /// The last event that was shown, or after which showing begins.
+    pub fn seen(&self) -> Option<u64> {
+        self.seen
+    }
+
     /// A durable event.
     pub fn event(&mut self, event: &Event) {
+        self.seen = Some(event.seq);
         self.activity.event(&event.body, Instant::now());
         self.totals.event(&event.body);
         self.denials.event(&event.body);
@@ -277,6 +291,12 @@ impl View {
             let line = Style::dim().paint(text, self.caps.colour);
             let _ = self.screen.error_line(&line);
         }
+    }
+
+    /// As [`Self::aside`], wherever standard error goes.
+    pub fn notice(&mut self, text: &str) {
+        // Nobody can be told that standard error is gone.
+        let _ = self.screen.error_line(&format!("notice: {text}"));
     }
 
     /// Ends the output: what is held back, then how it ended.

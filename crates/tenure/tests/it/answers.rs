@@ -1,6 +1,9 @@
 //! Whose answer is printed: several prompts in one session, and answers that must have a form.
 
 use crate::support::*;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
 
 const SCRIPT: &str = r#"
 version = 1
@@ -111,4 +114,126 @@ fn nothing_is_printed_of_an_answer_without_the_form() {
         "{}",
         out.stderr
     );
+}
+
+/// Forwards to the scripted model, and keeps its answers back until it is told to give them.
+struct HeldModel {
+    url: String,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+    asked: Receiver<()>,
+}
+
+impl HeldModel {
+    fn before(model: &tenure_scripted::Handle) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap();
+        let url = model
+            .base_url()
+            .replace(&model.addr().to_string(), &own.to_string());
+        let (to, gate) = (model.addr(), Arc::new((Mutex::new(false), Condvar::new())));
+        let (tell, asked) = channel();
+        let held = gate.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(to).unwrap());
+                let (mut from, mut into) =
+                    (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+                let (tell, held) = (tell.clone(), held.clone());
+                std::thread::spawn(move || answer(&held, &tell, server, client));
+            }
+        });
+        Self { url, gate, asked }
+    }
+
+    /// Waits until the model has answered, which is kept back.
+    fn has_answered(&self) {
+        self.asked.recv_timeout(PATIENCE).unwrap();
+    }
+
+    fn gives(&self) {
+        *self.gate.0.lock().unwrap() = true;
+        self.gate.1.notify_all();
+    }
+}
+
+fn answer(
+    gate: &(Mutex<bool>, Condvar),
+    tell: &Sender<()>,
+    mut server: TcpStream,
+    mut client: TcpStream,
+) {
+    // The first bytes are there: it has been asked, and answers.
+    if server.peek(&mut [0]).unwrap_or(0) == 0 {
+        return;
+    }
+    let _ = tell.send(());
+    let open = gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open);
+    drop(open.unwrap());
+    let _ = std::io::copy(&mut server, &mut client);
+}
+
+/// Told to end while the model gives its last answer, `run` lets it finish: then that is the answer, and has the form
+/// or has not.
+#[test]
+fn real_an_answer_that_is_finished_on_the_way_out_is_printed_and_judged() {
+    for (said, code) in [("{\"n\": 3}", 0), ("{\"m\": 3}", 1)] {
+        let place = Place::new(&format!(
+            "version = 1\n[[turn]]\npart = [{{ text = '{said}' }}]\n"
+        ));
+        place.write("project/form.json", FORM);
+        let held = HeldModel::before(place.model());
+        let config = std::fs::read_to_string(place.config()).unwrap();
+        place.write_config(&config.replace(&place.model().base_url(), &held.url));
+        let run = place.start(&["run", "count", "--output-schema", "form.json"]);
+        held.has_answered();
+        signal(&run, "TERM");
+        // It lets go: from here on nothing is followed any more.
+        wait("its drain", || {
+            let nodes = place.run(&["nodes", "--json"]).exits(0).lines();
+            nodes
+                .iter()
+                .any(|node| node["state"] == "draining")
+                .then_some(())
+        });
+        held.gives();
+        let out = finish(run).exits(code);
+        let session = place.only_session();
+        let types = place.types(&session);
+        assert!(
+            types.iter().any(|t| t == "execution.succeeded"),
+            "{types:?}"
+        );
+        if code == 0 {
+            assert_eq!(out.stdout, "{\"n\": 3}\n");
+        } else {
+            assert_eq!(out.stdout, "");
+            assert!(
+                out.stderr.contains("does not have the form"),
+                "{}",
+                out.stderr
+            );
+        }
+    }
+}
+
+/// The same without a form: what was said on the way out is not kept from a pipe.
+#[test]
+fn real_words_that_come_on_the_way_out_are_printed() {
+    let place = Place::new(HELLO);
+    let held = HeldModel::before(place.model());
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    place.write_config(&config.replace(&place.model().base_url(), &held.url));
+    let run = place.start(&["run", "hi"]);
+    held.has_answered();
+    signal(&run, "TERM");
+    wait("its drain", || {
+        let nodes = place.run(&["nodes", "--json"]).exits(0).lines();
+        nodes
+            .iter()
+            .any(|node| node["state"] == "draining")
+            .then_some(())
+    });
+    held.gives();
+    assert_eq!(finish(run).exits(0).stdout, "Hello from the model.\n");
 }

@@ -297,6 +297,109 @@ fn real_detached_work_without_a_node_gets_a_process_that_takes_nothing_else() {
     node.terminated().exits(0);
 }
 
+/// A name of a variable, and a key that only some processes of a test have.
+const KEY: (&str, &str) = ("MODEL_KEY", "k-1234567890");
+
+/// The configuration of `place`, whose provider now wants that key.
+fn wants_key(place: &Place) {
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    place.write_config(&config.replace(
+        "protocol = \"openai-chat\"",
+        "protocol = \"openai-chat\"\napi_key_env = \"MODEL_KEY\"",
+    ));
+}
+
+/// The owner has the key of the session's provider. The others have another configuration, or no key: they leave the
+/// session alone, and it goes on where a node comes that can.
+#[test]
+fn real_a_takeover_leaves_a_session_to_nodes_with_its_provider_and_key() {
+    let Some(cluster) = Cluster::with(WAITS) else {
+        return;
+    };
+    wants_key(&cluster.place);
+    let node = |name: &str, with_key: bool, config: Option<&str>| {
+        let mut args = vec!["node", "--name", name];
+        args.extend(config.into_iter().flat_map(|file| ["--config", file]));
+        let mut command = cluster.command(&args);
+        if with_key {
+            command.env(KEY.0, KEY.1);
+        }
+        let node = Node(Some(command.spawn().unwrap()));
+        cluster.until(name, || {
+            names(&cluster.lines(&["nodes", "--json"])).contains(&name)
+        });
+        node
+    };
+    let mut owner = node("owner", true, None);
+    let mut run = cluster.command(&["run", "go", "--detach"]);
+    let out = finish(run.env(KEY.0, KEY.1).spawn().unwrap()).exits(0);
+    let session = out.stdout.trim().to_owned();
+    wait_for_file(&cluster.place.path("project/started"));
+    let keyless = node("keyless", false, None);
+    cluster.place.write(
+        "other.toml",
+        "[providers.elsewhere]\nprotocol = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n",
+    );
+    let other = cluster.place.path("other.toml").display().to_string();
+    let elsewhere = node("elsewhere", true, Some(&other));
+    let mut owner = owner.0.take().unwrap();
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    cluster.until("a session that no node serves", || {
+        cluster.state(&session) == "unplaceable"
+    });
+    let claims = cluster.lines(&["claims", "--json"]);
+    let unheld = claims.iter().find(|line| line["kind"] == "unheld").unwrap();
+    let why = unheld["reason"].as_str().unwrap();
+    assert!(
+        why.contains("no node serves this model (local/m1)") && why.contains("provider `local`"),
+        "{why}"
+    );
+    let table = cluster.run(&["claims"]).exits(0).stdout;
+    assert!(table.contains("no node serves this model"), "{table}");
+    // Whoever looks on is told, and sees it go on.
+    let mut follower = cluster
+        .command(&["log", &session, "--follow"])
+        .spawn()
+        .unwrap();
+    let told = until_told(&mut follower, "waits: no node serves this model");
+    let follower = Node(Some(follower));
+    assert!(told.contains(&session), "{told}");
+    cluster.place.write("project/go", "");
+    let able = node("able", true, None);
+    cluster.until("its end", || cluster.state(&session) == "idle");
+    let log = cluster.lines(&["log", &session, "--json"]);
+    let count = |word: &str| log.iter().filter(|e| e["type"] == word).count();
+    assert_eq!(
+        (count("execution.succeeded"), count("execution.failed")),
+        (1, 0)
+    );
+    let epochs: Vec<u64> = log.iter().filter_map(|e| e["epoch"].as_u64()).collect();
+    assert_eq!(epochs.last(), Some(&2), "nobody took it in between");
+    drop(follower);
+    let told = elsewhere.terminated().exits(0).stderr;
+    assert!(told.contains("models=elsewhere"), "{told}");
+    let told = keyless.terminated().exits(0).stderr;
+    assert!(told.contains("MODEL_KEY is not set"), "{told}");
+    able.terminated().exits(0);
+}
+
+/// Reads what a process says of itself until it has said this.
+fn until_told(child: &mut Child, words: &str) -> String {
+    let mut stderr = child.stderr.take().unwrap();
+    let mut told = Vec::new();
+    let mut buffer = [0; 512];
+    loop {
+        let text = String::from_utf8_lossy(&told);
+        if text.contains(words) {
+            return text.into_owned();
+        }
+        let n = stderr.read(&mut buffer).unwrap();
+        assert!(n > 0, "it ended: {text}");
+        told.extend_from_slice(&buffer[..n]);
+    }
+}
+
 #[test]
 fn how_long_a_session_is_held_is_told_by_the_servers_clock() {
     let Some(cluster) = Cluster::with(WAITS) else {
@@ -523,7 +626,7 @@ fn a_node_says_at_its_start_what_sessions_would_miss_there() {
     let told = node.terminated().exits(0).stderr;
     for words in [
         "NOT_SET_HERE is not set",
-        "fail on this node",
+        "left to other nodes",
         "there is no folder /no/such/folder here",
     ] {
         assert!(told.contains(words), "{words}: {told}");

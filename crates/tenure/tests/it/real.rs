@@ -29,6 +29,54 @@ fn pid(place: &Place) -> String {
     })
 }
 
+/// Whoever takes all that waits leaves what it has no key for, and says so; nothing is failed for that.
+#[test]
+fn real_what_all_of_them_cannot_ask_is_left_and_told() {
+    let place = Place::new(WAITS);
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    place.write_config(&config.replace(
+        "protocol = \"openai-chat\"",
+        "protocol = \"openai-chat\"\napi_key_env = \"MODEL_KEY\"",
+    ));
+    let with_key = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("MODEL_KEY", "k-1234567890").spawn().unwrap()
+    };
+    let mut child = with_key(&["run", "go"]);
+    let pid = pid(&place);
+    let session = place.only_session();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait("the death of the killed run's tools", || {
+        (!alive(&pid)).then_some(())
+    });
+    let out = place.run(&["resume", "--all"]).exits(1);
+    assert!(
+        out.stdout.contains(&format!(
+            "{session} unplaceable: no node serves this model (local/m1)"
+        )),
+        "{}",
+        out.stdout
+    );
+    // One that is told to run it fails at once, in the words of before.
+    let out = place.run(&["resume", &session]).exits(2);
+    assert!(
+        out.stderr.contains("MODEL_KEY is not set"),
+        "{}",
+        out.stderr
+    );
+    let types = place.types(&session);
+    assert!(!types.iter().any(|t| t == "execution.failed"), "{types:?}");
+    let out = finish(with_key(&["resume", "--all"])).exits(0);
+    assert!(out.stdout.contains("ended"), "{}", out.stdout);
+    assert!(
+        place
+            .types(&session)
+            .iter()
+            .any(|t| t == "execution.succeeded")
+    );
+}
+
 #[test]
 fn real_a_killed_run_is_resumed_by_another_process() {
     let place = Place::new(WAITS);
@@ -203,6 +251,24 @@ fn real_a_session_that_kills_its_owners_is_set_aside_until_it_is_released() {
     assert!(
         place.model().requests().len() <= 3,
         "a turn was paid for after it was set aside"
+    );
+    // So are limits, and that is said.
+    let limits = ["--max-cost", "2.5", "--max-steps", "7"];
+    let out = place
+        .run(&[&["resume", &session], &limits[..]].concat())
+        .exits(3);
+    assert!(
+        out.stderr.contains("limits are changed") && out.stderr.contains("set aside"),
+        "{}",
+        out.stderr
+    );
+    let kept = place.run(&["limits", &session, "--json"]).exits(0).lines();
+    assert_eq!(
+        (
+            &kept[0]["limits"]["max_cost"],
+            &kept[0]["limits"]["max_steps"]
+        ),
+        (&serde_json::json!(2_500_000), &serde_json::json!(7))
     );
     // What is said to it meanwhile is kept, and delivered once it is released.
     let out = place
