@@ -25,6 +25,8 @@ pub struct Limits {
     pub body: usize,
     /// How long a request's head, then its body, may take; an idle connection is closed after it.
     pub patience: Duration,
+    /// How long what was sent may stay unread: then the connection is cut, and frees its place.
+    pub unread: Duration,
     /// Between two signs of life on a quiet stream.
     pub beat: Duration,
     /// Callers in one generation of numbers used once.
@@ -38,6 +40,7 @@ impl Default for Limits {
             streams: 512,
             body: 16 * 1024,
             patience: Duration::from_secs(30),
+            unread: Duration::from_secs(15),
             beat: Duration::from_secs(1),
             callers: 4096,
         }

@@ -16,6 +16,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// A request's head is no longer; whoever reaches the port, known or not, makes the node keep this much a connection.
+const HEAD_MAX: usize = 16 * 1024;
+
 /// Why a node cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -63,7 +66,7 @@ impl NodeServer {
         let local = listener.local_addr().map_err(failed)?;
         let advertised = address(local, advertise, machine)?;
         let connections = Arc::new(Semaphore::new(limits.connections));
-        let patience = limits.patience;
+        let (patience, unread) = (limits.patience, limits.unread);
         let door = Arc::new(Door::new(secret, limits));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let accepting = Accepting {
@@ -71,6 +74,7 @@ impl NodeServer {
             router: routes::router(door.clone()),
             connections,
             patience,
+            unread,
             stop: stop.clone(),
             tasks: tasks.clone(),
         };
@@ -120,6 +124,7 @@ struct Accepting {
     router: Router,
     connections: Arc<Semaphore>,
     patience: Duration,
+    unread: Duration,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -137,6 +142,7 @@ impl Accepting {
             };
             match accepted {
                 Ok((stream, _)) => {
+                    prepare(&stream, self.unread);
                     let connection = serve(
                         stream,
                         self.router.clone(),
@@ -157,14 +163,27 @@ impl Accepting {
     }
 }
 
-async fn serve(stream: TcpStream, router: Router, patience: Duration, stop: CancellationToken) {
+/// Nothing here fails a connection: without it, it only serves less well.
+fn prepare(stream: &TcpStream, unread: Duration) {
     // A wake is one small packet: it must not wait for more.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "small answers may be held back");
     }
+    // A reader that is stopped, or whose machine is gone, says nothing of it: its stream would keep its place for ever,
+    // or until the system has tried for a quarter of an hour.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(unread)) {
+        tracing::debug!(%error, "a reader that does not read keeps its place");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = unread;
+}
+
+async fn serve(stream: TcpStream, router: Router, patience: Duration, stop: CancellationToken) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
+        .max_buf_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     tokio::pin!(connection);
     let ended = tokio::select! {

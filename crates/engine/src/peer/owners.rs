@@ -1,6 +1,6 @@
 //! Finding the owner of a session and waking it, with a memory that an answer corrects.
 
-use super::{Peer, Peers, Unreached, Woken};
+use super::{Peer, Peers, Woken};
 use crate::engine::rank::{first_of, takes};
 use crate::environment::Environment;
 use std::collections::HashMap;
@@ -115,8 +115,7 @@ impl Reach {
         if let Some(peer) = &remembered {
             match self.peers.wake(peer, session).await {
                 Woken::Looking { .. } => return true,
-                // It may be the right one all the same: nobody is asked twice for a hint.
-                Woken::Unreached(Unreached::Silent) => return false,
+                // One that is silent may be the right one all the same, or a machine that is gone: the store knows.
                 Woken::NotOwner { .. } | Woken::Unreached(_) => self.owners.forget(session),
             }
         }
@@ -125,7 +124,7 @@ impl Reach {
         };
         let to = match &row.state {
             SessionState::Claimable { .. } => self.taker(&row).await,
-            // Told to look a moment ago: it is not told twice.
+            // Asked a moment ago: nobody is asked twice for a hint.
             state => {
                 let owner = self.owner_in(session, state.clone()).await;
                 let owner = owner.map(|(peer, _)| peer);

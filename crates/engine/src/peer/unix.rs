@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A request, or a wake's answer, is at most this long.
 const LINE_MAX: u64 = 4096;
+/// A line of live items is at most this long: live text comes in the pieces the model sends.
+const LIVE_LINE_MAX: u64 = 4 * 1024 * 1024;
 /// The kernel's limit for a socket's path, its end mark included.
 const PATH_MAX: usize = 108;
 /// How long a connection may take to say what it wants, and a wake to be delivered.
@@ -84,12 +86,7 @@ impl Peers for UnixPeers {
                 .await
                 .map_err(|_| Unreached::Silent)?
                 .map_err(|error| unreached(&error))?;
-            let lines = BufReader::new(stream).lines();
-            Ok(stream::unfold(lines, |mut lines| async move {
-                let line = lines.next_line().await.ok()??;
-                Some((serde_json::from_str(&line).ok()?, lines))
-            })
-            .boxed())
+            Ok(relayed(BufReader::new(stream)))
         }
         .boxed()
     }
@@ -122,6 +119,25 @@ impl Peers for UnixPeers {
             None => futures::future::ready(()).boxed(),
         }
     }
+}
+
+/// What the node says, until the stream ends or a line has no end.
+fn relayed(reader: BufReader<UnixStream>) -> BoxStream<'static, Relayed> {
+    stream::unfold(reader, |mut reader| async move {
+        loop {
+            let mut line = Vec::new();
+            let mut bounded = (&mut reader).take(LIVE_LINE_MAX);
+            bounded.read_until(b'\n', &mut line).await.ok()?;
+            if line.pop() != Some(b'\n') {
+                return None;
+            }
+            // A newer program may say what this one does not know.
+            if let Ok(said) = serde_json::from_slice(&line) {
+                return Some((said, reader));
+            }
+        }
+    })
+    .boxed()
 }
 
 fn unreached(error: &io::Error) -> Unreached {
@@ -227,5 +243,40 @@ async fn answer(service: &NodeService, stream: UnixStream) -> io::Result<()> {
         let mut text = serde_json::to_string(&next)?;
         text.push('\n');
         write.write_all(text.as_bytes()).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::LiveItem;
+
+    const LAGGED: &str = "{\"say\":\"item\",\"item\":{\"live\":\"lagged\"}}\n";
+
+    async fn said(text: Vec<u8>) -> Vec<Relayed> {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let writing = async move {
+            // A reader that has had enough hangs up.
+            let _ = ours.write_all(&text).await;
+        };
+        let reading = relayed(BufReader::new(theirs)).collect();
+        tokio::join!(writing, reading).1
+    }
+
+    #[tokio::test]
+    async fn what_a_newer_program_says_ends_no_stream() {
+        let text = format!("{LAGGED}{{\"say\":\"news\"}}\n\n{LAGGED}{{\"say\":\"it");
+        let lagged = Relayed::Item {
+            item: LiveItem::Lagged,
+        };
+        assert_eq!(said(text.into_bytes()).await, [lagged.clone(), lagged]);
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_not_kept() {
+        let mut text = vec![b'x'; LIVE_LINE_MAX as usize + 1];
+        text.extend_from_slice(b"\n");
+        text.extend_from_slice(LAGGED.as_bytes());
+        assert_eq!(said(text).await, []);
     }
 }

@@ -3,11 +3,18 @@
 use crate::fakes::*;
 use crate::support::*;
 use crate::weather::Weather;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure_core::id::{Incarnation, SessionId};
+use tenure_core::placement::Serves;
 use tenure_core::provider::ProviderEvent;
-use tenure_engine::{Engine, EngineConfig, LiveItem, Peer, Peers, Prompt, Scope, UnixPeers};
-use tenure_store::Interrupted;
+use tenure_engine::*;
+use tenure_store::{Acquire, Interrupted, NodeInfo};
+use tokio_util::sync::CancellationToken;
 
 fn begun() -> Answer {
     vec![Ok(vec![
@@ -162,4 +169,86 @@ async fn the_heir_of_a_hand_over_is_told_at_once() {
     bed.until(&session, "execution.succeeded").await;
     heir.idle().await;
     assert_eq!(bed.count(&session, "attempt.started").await, 2);
+}
+
+/// Peers of which one has fallen silent: its machine is gone, and nothing is left there that could refuse.
+#[derive(Default)]
+struct Hushed {
+    silent: Mutex<Option<String>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Peers for Hushed {
+    fn wake(&self, peer: &Peer, _: &SessionId) -> BoxFuture<'static, Woken> {
+        self.asked.lock().unwrap().push(peer.address.clone());
+        let silent = self.silent.lock().unwrap().as_ref() == Some(&peer.address);
+        let woken = match silent {
+            true => Woken::Unreached(Unreached::Silent),
+            false => Woken::Looking { epoch: None },
+        };
+        futures::future::ready(woken).boxed()
+    }
+
+    fn live(
+        &self,
+        _: &Peer,
+        _: &SessionId,
+    ) -> BoxFuture<'static, Result<BoxStream<'static, Relayed>, Unreached>> {
+        futures::future::ready(Err(Unreached::Silent)).boxed()
+    }
+
+    fn probe(&self, _: &Peer) -> BoxFuture<'static, Result<(), Unreached>> {
+        futures::future::ready(Err(Unreached::Silent)).boxed()
+    }
+
+    fn address(&self, _: &Incarnation) -> Option<String> {
+        None
+    }
+
+    fn serve(
+        &self,
+        _: &Incarnation,
+        _: NodeService,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        futures::future::ready(()).boxed()
+    }
+}
+
+#[tokio::test]
+async fn an_owner_whose_machine_is_gone_is_not_asked_for_ever() {
+    let bed = Bed::new([]);
+    let session = bed.session().await;
+    bed.admit(&session, Prompt::steer("hi")).await;
+    let joined = async |address: &str| {
+        let incarnation = Incarnation::from_bits(bed.config.env.next_bits());
+        let node = NodeInfo {
+            incarnation: incarnation.clone(),
+            name: address.to_owned(),
+            address: Some(address.to_owned()),
+            serves: Serves::everywhere(),
+            lease: Duration::from_secs(60),
+        };
+        bed.store.join(node).await.unwrap();
+        let taken = bed.store.acquire(&session, &incarnation, false).await;
+        assert!(matches!(taken.unwrap(), Acquire::Acquired(_)));
+        incarnation
+    };
+    let peers = Arc::new(Hushed::default());
+    let client = Client::with_peers(
+        bed.store.clone(),
+        bed.config.env.clone(),
+        peers.clone() as Arc<dyn Peers>,
+    );
+    let first = joined("first").await;
+    assert!(client.wake_owner(&session).await);
+    *peers.silent.lock().unwrap() = Some("first".to_owned());
+    // It may only be slow: it is asked once, and nobody else is.
+    assert!(!client.wake_owner(&session).await);
+    bed.store.leave(&first).await.unwrap();
+    joined("second").await;
+    assert!(client.wake_owner(&session).await, "its successor is found");
+    assert!(client.wake_owner(&session).await, "and remembered");
+    let asked = peers.asked.lock().unwrap().clone();
+    assert_eq!(asked, ["first", "first", "first", "second", "second"]);
 }

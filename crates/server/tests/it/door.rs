@@ -287,3 +287,25 @@ async fn a_head_that_never_ends_is_cut() {
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
     assert!(read.is_ok(), "it was not cut");
 }
+
+/// Whoever reaches the port can send a head: no more of it is kept than a question of ours needs.
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused() {
+    let door = Door::new().await;
+    let mut stream = tokio::net::TcpStream::connect(door.server.local_addr())
+        .await
+        .unwrap();
+    let head = format!(
+        "GET /v1/node/health HTTP/1.1\r\nhost: x\r\nx-a: {}\r\n\r\n",
+        "a".repeat(64 * 1024)
+    );
+    // It may hang up before all of it is sent.
+    let _ = stream.write_all(head.as_bytes()).await;
+    let mut said = [0; 12];
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut said)).await;
+    match read.expect("an end") {
+        Ok(0) | Err(_) => {}
+        Ok(n) => assert_eq!(std::str::from_utf8(&said[..n]).unwrap(), "HTTP/1.1 431"),
+    }
+    assert_eq!(door.get("/v1/node/health").await.0, 200);
+}

@@ -395,6 +395,84 @@ async fn a_stream_that_is_not_read_says_so_when_it_is() {
     );
 }
 
+/// A reader that is stopped, and not gone: it keeps its connection and takes nothing from it. Its place is for others
+/// after a while.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_stream_that_nobody_reads_frees_its_place() {
+    let bed = Bed::new([Play::Hang(half("x"))]);
+    let server = server_with(Limits {
+        streams: 1,
+        unread: Duration::from_millis(300),
+        beat: Duration::from_millis(50),
+        ..Limits::default()
+    })
+    .await;
+    let engine = node(&bed, &bed.store, &server).await;
+    let session = bed.session().await;
+    bed.admit(&session, Prompt::steer("go")).await;
+    engine.run(&session);
+    bed.until(&session, "fragment.started").await;
+    let owner = peer(bed.store.as_ref(), &engine.incarnation()).await;
+    let stopped = asked_live(&server, &owner, &session).await;
+    watched(engine.hub(), &session).await;
+    // More than every buffer on the way holds.
+    for n in 0..4_000 {
+        let item = LiveItem::ToolOutput {
+            call: tenure_core::id::CallId::new("c"),
+            text: "y".repeat(16 * 1024),
+            total_bytes: n,
+        };
+        engine.hub().send(&session, item);
+        tokio::task::yield_now().await;
+    }
+    let peers = peers();
+    eventually("its place", async || {
+        peers.live(&owner, &session).await.is_ok()
+    })
+    .await;
+    drop(stopped);
+    engine.shutdown_now().await.unwrap();
+}
+
+/// A connection that has asked for live items, by hand: nothing of its answer is read.
+#[cfg(target_os = "linux")]
+async fn asked_live(
+    server: &tenure_server::NodeServer,
+    owner: &tenure_engine::Peer,
+    session: &SessionId,
+) -> tokio::net::TcpStream {
+    use tenure_server::auth::{Nonce, Signed, sign};
+    use tokio::io::AsyncWriteExt;
+    let path = format!("/v1/node/live?session={session}");
+    let headers = sign(
+        &secret(),
+        &Signed {
+            method: &http::Method::GET,
+            path: &path,
+            body: b"",
+            to: &owner.incarnation,
+            from: &tenure_core::id::Incarnation::from_bits(77),
+            nonce: Nonce {
+                generation: 0,
+                counter: 1,
+            },
+        },
+    );
+    let mut head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n");
+    for (name, value) in &headers {
+        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let mut stream = tokio::net::TcpStream::connect(server.local_addr())
+        .await
+        .unwrap();
+    stream
+        .write_all(format!("{head}\r\n").as_bytes())
+        .await
+        .unwrap();
+    stream
+}
+
 #[tokio::test]
 async fn a_shutdown_ends_streams_that_would_go_on_for_ever() {
     let bed = Bed::new([Play::Hang(half("x"))]);
