@@ -85,7 +85,7 @@ fn models_of(provider: &str) -> String {
 }
 
 /// Is `directory` the folder `root` or below it? Both are absolute real paths.
-fn covers(root: &str, directory: &str) -> bool {
+pub fn covers(root: &str, directory: &str) -> bool {
     let root = root.trim_end_matches('/');
     directory
         .strip_prefix(root)

@@ -1,10 +1,11 @@
 //! `tenure run`: admit a prompt, run the session or follow whoever runs it, and say how it ended.
 
+mod place;
+
 use super::{Context, notice, print};
 use crate::amounts::LimitsChange;
 use crate::args::{Global, RunArgs};
 use crate::background::Worker;
-use crate::config::node::label;
 use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
@@ -233,7 +234,7 @@ async fn prepare(
             limits: asked.config.limits(),
             permissions: asked.rules.clone(),
         };
-        let requires = requires(asked, args)?;
+        let requires = place::requires(asked, args, target.store.as_ref()).await?;
         let session = client.create_requiring(new, requires).await?;
         return Ok((session, true));
     };
@@ -252,27 +253,12 @@ async fn prepare(
     let directory = asked.cwd.to_string_lossy();
     if args.cwd.is_some() && directory != row.location.directory {
         let location = Location {
-            requires: requires(asked, args)?,
+            requires: place::requires(asked, args, target.store.as_ref()).await?,
             ..Location::at(directory.into_owned())
         };
         client.relocate_to(&session, location).await?;
     }
     Ok((session, false))
-}
-
-/// What the session requires of a node, where its store has nodes on several machines.
-fn requires(asked: &Asked, args: &RunArgs) -> CliResult<Vec<String>> {
-    if asked.config.store.value.path().is_some() {
-        return Ok(Vec::new());
-    }
-    match args.requires.as_slice() {
-        [] => Ok(asked.config.node.requires(&asked.cwd.to_string_lossy())),
-        [none] if none == "none" => Ok(Vec::new()),
-        labels => {
-            labels.iter().try_for_each(|text| label(text))?;
-            Ok(labels.to_vec())
-        }
-    }
 }
 
 /// No node runs a session that is set aside: its prompt waits.

@@ -6,7 +6,7 @@ use crate::exit::{CliError, CliResult};
 use crate::machine;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use tenure_core::placement::{MODELS, Serves};
+use tenure_core::placement::{MODELS, Serves, covers};
 
 /// This process among other nodes.
 #[derive(Debug, Clone)]
@@ -92,19 +92,9 @@ impl NodeConfig {
         }
     }
 
-    /// What a session in `directory` requires of a node: nothing under a folder that is shared, else this very
-    /// machine, since no other one has the folder.
-    pub fn requires(&self, directory: &str) -> Vec<String> {
-        let shared = self
-            .roots
-            .value
-            .iter()
-            .any(|root| Path::new(directory).starts_with(root));
-        if shared {
-            Vec::new()
-        } else {
-            vec![self.host()]
-        }
+    /// Is `directory` below a folder that every machine has at the same path?
+    pub fn shares(&self, directory: &str) -> bool {
+        self.roots.value.iter().any(|root| covers(root, directory))
     }
 
     /// For `tenure config`.
@@ -217,11 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_shared_requires_its_machine() {
+    fn a_folder_is_shared_below_a_root() {
         let config = config(&["/srv/code"]);
-        assert_eq!(config.requires("/srv/code/a"), [] as [&str; 0]);
-        assert_eq!(config.requires("/srv/codex"), ["host=m1"]);
-        assert_eq!(config.requires("/home/me"), ["host=m1"]);
+        assert!(config.shares("/srv/code/a"));
+        assert!(!config.shares("/srv/codex"));
+        assert!(!config.shares("/home/me"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod json;
 mod models;
 mod nodes;
 mod permissions;
+mod placing;
 mod real;
 mod running;
 mod showing;

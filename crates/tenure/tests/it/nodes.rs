@@ -9,18 +9,18 @@ use std::time::Instant;
 use tenure_testbed::postgres::Database;
 
 /// A place whose store is a database of its own.
-struct Cluster {
-    place: Place,
-    database: Database,
+pub struct Cluster {
+    pub place: Place,
+    pub database: Database,
 }
 
 impl Cluster {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         Self::with(HELLO)
     }
 
     /// One whose model follows a script.
-    fn with(script: &str) -> Option<Self> {
+    pub fn with(script: &str) -> Option<Self> {
         let server = tenure_testbed::postgres::shared_or_skip()?;
         Some(Self {
             place: Place::new(script),
@@ -28,13 +28,13 @@ impl Cluster {
         })
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.place.command(args);
         command.env("TENURE_STORE", self.database.url());
         command
     }
 
-    fn run(&self, args: &[&str]) -> Out {
+    pub fn run(&self, args: &[&str]) -> Out {
         let out = finish(self.command(args).spawn().unwrap());
         self.tells_no_password(&out);
         out
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    fn lines(&self, args: &[&str]) -> Vec<Value> {
+    pub fn lines(&self, args: &[&str]) -> Vec<Value> {
         self.run(args).exits(0).lines()
     }
 
@@ -61,22 +61,26 @@ impl Cluster {
         node
     }
 
-    fn until(&self, what: &str, mut seen: impl FnMut() -> bool) {
+    pub fn until(&self, what: &str, mut seen: impl FnMut() -> bool) {
         let began = Instant::now();
         while !seen() {
             assert!(began.elapsed() < PATIENCE, "no {what}");
         }
     }
 
-    fn state(&self, session: &str) -> Value {
+    pub fn state(&self, session: &str) -> Value {
         self.lines(&["show", session, "--json"]).remove(0)["state"].clone()
     }
 }
 
 /// A node's process; killed when the test fails.
-struct Node(Option<Child>);
+pub struct Node(Option<Child>);
 
 impl Node {
+    pub fn of(child: Child) -> Self {
+        Self(Some(child))
+    }
+
     fn pid(&self) -> i32 {
         i32::try_from(self.0.as_ref().unwrap().id()).unwrap()
     }
@@ -85,7 +89,7 @@ impl Node {
         finish(self.0.take().unwrap())
     }
 
-    fn terminated(self) -> Out {
+    pub fn terminated(self) -> Out {
         let pid = nix::unistd::Pid::from_raw(self.pid());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
         self.ends()
@@ -207,7 +211,7 @@ fn a_node_is_listed_runs_what_it_serves_and_ends_when_it_is_drained_from_afar() 
 }
 
 /// Waits in its folder for a file, then is done.
-const WAITS: &str = r#"
+pub const WAITS: &str = r#"
 version = 1
 select = "history"
 [[turn]]
