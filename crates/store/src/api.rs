@@ -386,6 +386,9 @@ pub trait Store: Send + Sync + 'static {
     /// wake. Appends of one session commit in the order of the calls' first poll. What only the holder of
     /// tenure may write (executions, steps, attempts, fragments, calls, compactions, promotions, recovery) is
     /// `Rejected` without a fence. An append without events and operations only waits for those before it.
+    /// An event's id is in one log of the store (and, by [`Store::replay`], in those of its forks): whoever gives it to
+    /// another session is told `Conflict`, also when one process gives it to both at the same moment. Ids are
+    /// random, so that two processes never draw the same one; of theirs only what is stored already is compared.
     async fn append(&self, append: Append) -> Result<Committed, AppendError>;
 
     /// After [`AppendError::Unknown`]: locks the head and looks the ids up (R3). `Some`: the batch is durable.

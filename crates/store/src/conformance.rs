@@ -48,6 +48,7 @@ macro_rules! conformance_cases {
             appending::what_a_runner_writes_needs_a_fence,
             appending::bodies_that_cannot_be_stored_are_refused_before_queueing,
             appending::one_refused_append_harms_no_neighbour,
+            appending::an_id_is_in_one_log_however_many_ask_at_once,
             appending::appends_of_one_session_keep_their_order,
             appending::an_unknown_commit_is_resolved_either_way,
             appending::resolution_runs_the_hook_wherever_its_caller_is_dropped,

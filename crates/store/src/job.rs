@@ -37,6 +37,10 @@ pub(crate) trait Job<R: ?Sized>: Send {
     /// The session whose order it keeps, if any.
     fn session(&self) -> Option<&SessionId>;
     fn lane(&self) -> Lane;
+    /// Bytes of its bodies.
+    fn bytes(&self) -> usize {
+        0
+    }
     /// What it will ask beside its session's own rows.
     fn asks(&self) -> Asks;
     fn run(&mut self, rows: &R) -> Result<Ran, Failed>;

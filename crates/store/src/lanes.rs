@@ -9,12 +9,29 @@ pub(crate) trait Waits {
     /// The session whose order it keeps, if any.
     fn session(&self) -> Option<&SessionId>;
     fn lane(&self) -> Lane;
+    /// Bytes it weighs in a batch.
+    fn weight(&self) -> usize {
+        0
+    }
 }
 
-/// Takes up to `most` jobs. When not all fit, control goes first, and with it whatever the same sessions
+/// What one batch may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    pub(crate) jobs: usize,
+    /// Their weight together; one that is heavier goes alone.
+    pub(crate) weight: usize,
+}
+
+/// Takes jobs up to `most`. When not all fit, control goes first, and with it whatever the same sessions
 /// queued before: lanes reorder across sessions only (R12).
-pub(crate) fn pick<T: Waits>(jobs: &mut VecDeque<T>, most: usize) -> Vec<T> {
-    if jobs.len() <= most {
+pub(crate) fn pick<T: Waits>(jobs: &mut VecDeque<T>, most: Most) -> Vec<T> {
+    let weight = || {
+        jobs.iter()
+            .map(Waits::weight)
+            .fold(0, usize::saturating_add)
+    };
+    if jobs.len() <= most.jobs && (jobs.len() < 2 || weight() <= most.weight) {
         return jobs.drain(..).collect();
     }
     let mut urgent = HashSet::new();
@@ -34,10 +51,23 @@ pub(crate) fn pick<T: Waits>(jobs: &mut VecDeque<T>, most: usize) -> Vec<T> {
         })
         .collect();
     first.reverse();
-    let (mut taken, mut rest) = (Vec::with_capacity(most), VecDeque::new());
+    let (mut taken, mut rest) = (
+        Vec::with_capacity(most.jobs.min(jobs.len())),
+        VecDeque::new(),
+    );
     let mut late = VecDeque::new();
+    let (mut count, mut heavy, mut full) = (0, 0_usize, false);
+    // Once one does not fit nothing more is taken: what is lighter may be of the same session.
+    let mut fits = |job: &T| {
+        let with = heavy.saturating_add(job.weight());
+        full |= count >= most.jobs || (count > 0 && with > most.weight);
+        if !full {
+            (count, heavy) = (count + 1, with);
+        }
+        !full
+    };
     for (job, urgent) in jobs.drain(..).zip(first) {
-        if urgent && taken.len() < most {
+        if urgent && fits(&job) {
             taken.push(job);
         } else {
             late.push_back(job);
@@ -50,7 +80,7 @@ pub(crate) fn pick<T: Waits>(jobs: &mut VecDeque<T>, most: usize) -> Vec<T> {
         let behind = session
             .as_ref()
             .is_some_and(|session| held.contains(session));
-        if taken.len() < most && !behind {
+        if !behind && fits(&job) {
             taken.push(job);
         } else {
             held.extend(session);
@@ -65,7 +95,11 @@ pub(crate) fn pick<T: Waits>(jobs: &mut VecDeque<T>, most: usize) -> Vec<T> {
 mod tests {
     use super::*;
 
-    struct Probe(SessionId, Lane, u32);
+    struct Probe(SessionId, Lane, usize);
+
+    fn most(jobs: usize, weight: usize) -> Most {
+        Most { jobs, weight }
+    }
 
     impl Waits for Probe {
         fn session(&self) -> Option<&SessionId> {
@@ -74,6 +108,25 @@ mod tests {
         fn lane(&self) -> Lane {
             self.1
         }
+        fn weight(&self) -> usize {
+            self.2
+        }
+    }
+
+    #[test]
+    fn a_batch_holds_so_many_bytes_and_a_session_keeps_its_order() {
+        let id = |n: u128| SessionId::from_bits(n);
+        let weights = |jobs: &[Probe]| jobs.iter().map(|job| job.2).collect::<Vec<_>>();
+        let mut jobs: VecDeque<Probe> = [(1, 40), (2, 50), (3, 20), (3, 1), (4, 5), (5, 900)]
+            .into_iter()
+            .map(|(session, weight)| Probe(id(session), Lane::Text, weight))
+            .collect();
+        // The small ones behind what does not fit wait with it.
+        assert_eq!(weights(&pick(&mut jobs, most(9, 100))), [40, 50]);
+        jobs.push_back(Probe(id(5), Lane::Control, 2));
+        assert_eq!(weights(&pick(&mut jobs, most(9, 100))), [900], "alone");
+        assert_eq!(weights(&pick(&mut jobs, most(9, 100))), [20, 1, 5, 2]);
+        assert!(jobs.is_empty());
     }
 
     #[test]
@@ -90,9 +143,9 @@ mod tests {
         .map(|(session, lane, number)| Probe(id(session), lane, number))
         .collect();
         let order = |jobs: &[Probe]| jobs.iter().map(|job| job.2).collect::<Vec<_>>();
-        let taken = pick(&mut jobs, 3);
+        let taken = pick(&mut jobs, most(3, 100));
         assert_eq!(order(&taken), [2, 4, 1]);
-        let rest = pick(&mut jobs, 9);
+        let rest = pick(&mut jobs, most(9, 100));
         assert_eq!(order(&rest), [3, 5]);
     }
 }

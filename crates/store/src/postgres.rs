@@ -6,6 +6,7 @@
 mod cache;
 mod conn;
 mod failover;
+mod flight;
 mod flush;
 mod gate;
 mod load;
@@ -39,6 +40,7 @@ use crate::sqlite::Fault;
 use cache::Cache;
 use conn::{Conn, Maker, Use};
 use failover::Owned;
+use flight::Flight;
 use gate::Gate;
 use place::Place;
 use pool::{Pool, Slot};
@@ -74,6 +76,9 @@ pub struct Options {
     /// A node without an address counts as gone when its presence is: nodes of tests have nothing that listens.
     #[cfg(feature = "testing")]
     pub silent_is_gone: bool,
+    /// What is looked at now and then is not: events alone show what happens (the poll, the presence).
+    #[cfg(feature = "testing")]
+    pub events_only: bool,
 }
 
 impl Default for Options {
@@ -84,6 +89,8 @@ impl Default for Options {
             mutations: crate::mutation::Mutations::default(),
             #[cfg(feature = "testing")]
             silent_is_gone: false,
+            #[cfg(feature = "testing")]
+            events_only: false,
         }
     }
 }
@@ -106,6 +113,15 @@ impl Options {
         #[cfg(not(feature = "testing"))]
         false
     }
+
+    fn events_only(&self) -> bool {
+        #[cfg(feature = "testing")]
+        {
+            self.events_only
+        }
+        #[cfg(not(feature = "testing"))]
+        false
+    }
 }
 
 /// What the writers, the readers and the handle share.
@@ -115,6 +131,8 @@ struct Shared {
     switches: Switches,
     /// Fast suspicion of nodes without an address; only in tests.
     silent_is_gone: bool,
+    /// Nothing is looked at now and then; only in tests.
+    events_only: bool,
     /// Who sends this process's notifications.
     origin: String,
     queue: Queue,
@@ -123,6 +141,7 @@ struct Shared {
     hooks: Arc<Hooks>,
     cache: Cache,
     owned: Owned,
+    flight: Flight,
     watchers: Watchers,
     hearing: Hearing,
     tell: mpsc::UnboundedSender<Tell>,
@@ -297,6 +316,7 @@ impl PostgresStore {
             upkeep: Slot::new(maker.clone(), Use::Read),
             switches: options.switches(),
             silent_is_gone: options.silent_is_gone(),
+            events_only: options.events_only(),
             watchers: Watchers::new(options.switches()),
             clock: options.clock,
             origin: uuid::Uuid::new_v4().simple().to_string(),
@@ -306,6 +326,7 @@ impl PostgresStore {
             hooks: Arc::default(),
             cache: Cache::default(),
             owned: Owned::default(),
+            flight: Flight::default(),
             hearing: Hearing::default(),
             tell,
             presences: Mutex::default(),
@@ -330,7 +351,9 @@ impl PostgresStore {
         if !shared.maker.pooled {
             io.spawn(wakes::listen(Arc::clone(&shared)));
         }
-        io.spawn(wakes::poll(Arc::downgrade(&shared)));
+        if !shared.events_only {
+            io.spawn(wakes::poll(Arc::downgrade(&shared)));
+        }
         Ok(Arc::new(Self {
             shared,
             io,

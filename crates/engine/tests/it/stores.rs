@@ -71,6 +71,7 @@ impl Place {
                     clock: options.clock,
                     mutations: options.mutations,
                     silent_is_gone: true,
+                    ..Options::default()
                 };
                 PostgresStore::open(database.url(), options).unwrap()
             }

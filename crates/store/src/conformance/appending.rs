@@ -198,6 +198,42 @@ pub async fn bodies_that_cannot_be_stored_are_refused_before_queueing(w: World) 
     assert_eq!(w.log(&session).await.len(), 2);
 }
 
+/// Each id is given to two sessions at the same moment: one of them has it, the other is told so.
+pub async fn an_id_is_in_one_log_however_many_ask_at_once(w: World) {
+    const PAIRS: usize = 32;
+    for _ in 0..4 {
+        let mut sessions = Vec::new();
+        for _ in 0..2 * PAIRS {
+            sessions.push(w.create().await);
+        }
+        let events: Vec<_> = (0..PAIRS).map(|_| w.renamed("whose?")).collect();
+        let hold = w.backend.hold_writer();
+        let appends = sessions.iter().enumerate().map(|(n, session)| {
+            let event = events[n % PAIRS].clone();
+            w.store
+                .append(Append::unfenced(session.clone(), vec![event]))
+        });
+        let mut all = futures::future::join_all(appends);
+        // Their first poll queues them: however many writers there are, all of them begin at once.
+        assert!((&mut all).now_or_never().is_none());
+        drop(hold);
+        let answers = all.await;
+        for (n, event) in events.iter().enumerate() {
+            let mut both = [n, n + PAIRS];
+            both.sort_by_key(|n| answers[*n].is_err());
+            let [has, lacks] = both;
+            assert_eq!(answers[has].as_ref().map(|done| done.head), Ok(1));
+            let conflict = AppendError::Conflict {
+                session: sessions[lacks].clone(),
+                event: event.id.clone(),
+            };
+            assert_eq!(answers[lacks].as_ref().err(), Some(&conflict));
+            assert_eq!(w.log(&sessions[has]).await.len(), 2);
+            assert_eq!(w.log(&sessions[lacks]).await.len(), 1);
+        }
+    }
+}
+
 pub async fn one_refused_append_harms_no_neighbour(w: World) {
     let mut sessions = Vec::new();
     for _ in 0..8 {

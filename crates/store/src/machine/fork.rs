@@ -51,10 +51,20 @@ pub(crate) fn fork(
     head.head = Some(through);
     head.base = through + 1;
     head.parent = Some(holder);
-    for (name, version, body) in rows.settings(&from, through)? {
-        let body = EventBody::decode(&name, version, &body)
-            .map_err(|bad| rejected(&head.id, bad.to_string()))?;
-        setting(&mut head, body);
+    if through == from.last() {
+        // What is in force at the end stands in the parent's own row, however often it was changed.
+        head.title = from.title;
+        head.directory = from.directory;
+        head.requires = from.requires;
+        head.provider = from.provider;
+        head.model = from.model;
+        head.generation = from.generation;
+    } else {
+        for (name, version, body) in rows.settings(&from, through)? {
+            let body = EventBody::decode(&name, version, &body)
+                .map_err(|bad| rejected(&head.id, bad.to_string()))?;
+            setting(&mut head, body);
+        }
     }
     let mut work = Work::new(rows, head, false, false);
     let events = write(&mut work, std::slice::from_ref(event))?;

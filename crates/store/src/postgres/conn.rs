@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
 
@@ -35,7 +36,7 @@ pub(super) enum Use {
 impl Use {
     /// How long one address may take to be reached, and all of it until the server is ready. A renewal has to get
     /// through, over a second try if need be, before its node must stop.
-    fn dialling(self) -> (Duration, Duration) {
+    pub(super) fn dialling(self) -> (Duration, Duration) {
         match self {
             Self::Control => (Duration::from_millis(600), Duration::from_millis(1_500)),
             _ => (CONNECT, CONNECT * 2),
@@ -54,9 +55,16 @@ impl Use {
         let local = if local { "LOCAL " } else { "" };
         let mut text = format!(
             "SET {local}statement_timeout = '{statement}'; SET {local}lock_timeout = '{lock}'; \
-             SET {local}idle_in_transaction_session_timeout = '1s'; SET {local}jit = off; "
+             SET {local}idle_in_transaction_session_timeout = '1s'; SET {local}jit = off; \
+             SET {local}search_path = pg_catalog, pg_temp; "
         );
         if local.is_empty() {
+            // What a role or a database may have been given for its own programs. Names are looked up where nobody but
+            // the server puts any; a statement sees what was committed before it; what waits for news may wait.
+            text.push_str(
+                "SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; \
+                 SET idle_session_timeout = 0; ",
+            );
             // So that the server, too, lets go soon of a client whose machine is gone, and of its locks.
             text.push_str(
                 "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; ",
@@ -76,14 +84,14 @@ impl Use {
     }
 }
 
-/// `remote_apply` and the like stay as they are: only what promises less than a flush is raised. `local`: for this
-/// transaction.
+/// `remote_apply` and the like stay as they are: only what promises less than a flush is raised. It is set whatever it
+/// is, so that no later change of the server's configuration lowers it. `local`: for this transaction.
 macro_rules! synchronous {
     ($local:literal) => {
         concat!(
-            "SELECT set_config('synchronous_commit', 'on', ",
+            "SELECT set_config('synchronous_commit', CASE WHEN s IN ('off', 'local') THEN 'on' ELSE s END, ",
             $local,
-            ") WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+            ") FROM current_setting('synchronous_commit') s"
         )
     };
 }
@@ -146,7 +154,9 @@ impl Maker {
                         }
                     }
                     // For example that a commit is not yet on the synchronous standby.
-                    Ok(AsyncMessage::Notice(notice)) if notice.severity() == "WARNING" => {
+                    Ok(AsyncMessage::Notice(notice))
+                        if notice.parsed_severity() == Some(Severity::Warning) =>
+                    {
                         tracing::warn!(warning = notice.message(), "the server warns");
                     }
                     Ok(AsyncMessage::Notice(notice)) => {
@@ -270,9 +280,11 @@ impl Conn {
 
     /// What a transaction that writes begins with.
     pub(super) fn begin(&self, purpose: Use) -> String {
+        // Whatever the role's default is: what waited for a lock must see what it waited for.
+        const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
         match self.pooled {
-            true => format!("BEGIN; {}{}", purpose.limits(true), synchronous!("true")),
-            false => "BEGIN".to_owned(),
+            true => format!("{BEGIN}; {}{}", purpose.limits(true), synchronous!("true")),
+            false => BEGIN.to_owned(),
         }
     }
 

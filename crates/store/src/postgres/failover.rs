@@ -256,19 +256,22 @@ async fn fence(
     nodes: &[String],
     only: Option<Vec<&str>>,
 ) -> Result<Vec<SessionId>, Trouble> {
-    conn.batch(&conn.begin(purpose)).await?;
-    let rows = conn
-        .rows(
-            "WITH mine AS MATERIALIZED (SELECT sid FROM @.session WHERE owner = ANY($1) \
-             AND ($3::TEXT[] IS NULL OR id = ANY($3)) ORDER BY sid FOR UPDATE) \
-             UPDATE @.session SET epoch = epoch + 1, write_no = write_no + $2, rev = rev + $2 \
-             WHERE sid = ANY(ARRAY(SELECT sid FROM mine)) RETURNING id",
-            params![TEXT_ARRAY: nodes, INT8: LEAP, TEXT_ARRAY: only],
-        )
-        .await;
-    let end = if rows.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    conn.batch(end).await?;
+    const FENCE: &str = "WITH mine AS MATERIALIZED (SELECT sid FROM @.session WHERE owner = ANY($1) \
+         AND ($3::TEXT[] IS NULL OR id = ANY($3)) ORDER BY sid FOR UPDATE) \
+         UPDATE @.session SET epoch = epoch + 1, write_no = write_no + $2, rev = rev + $2 \
+         WHERE sid = ANY(ARRAY(SELECT sid FROM mine)) RETURNING id";
+    let params = params![TEXT_ARRAY: nodes, INT8: LEAP, TEXT_ARRAY: only];
+    conn.ready(FENCE, params).await?;
+    let begin = conn.begin(purpose);
+    // R6: in one flush, so that no answer is waited for under the locks.
+    let (begun, rows, ended) = futures::join!(
+        conn.batch(&begin),
+        conn.rows(FENCE, params),
+        conn.batch("COMMIT"),
+    );
+    begun?;
     let rows = rows?;
+    ended?;
     let ids = rows.iter().map(|row| SessionId::parse(row.get(0)));
     Ok(ids.filter_map(Result::ok).collect())
 }

@@ -41,7 +41,7 @@ pub(super) async fn prepare(maker: &Maker, wall_ms: i64) -> Result<(), OpenError
     // One at a time: whoever comes second finds it done.
     let lock = fnv(&["tenure migration", &place.schema]).cast_signed();
     let begin = format!(
-        "BEGIN; {} SELECT pg_advisory_xact_lock({lock})",
+        "BEGIN ISOLATION LEVEL READ COMMITTED; {} SELECT pg_advisory_xact_lock({lock})",
         Use::Build.limits(true)
     );
     conn.long_batch(&begin).await.map_err(failed)?;

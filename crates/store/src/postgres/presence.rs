@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 /// Between questions to a connection that says nothing by itself: its end may not have come through.
 const LOOK: Duration = Duration::from_secs(2);
-/// Between tries to take the lock again.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Between tries to take the lock again: at first, and at most, when the server is away or has no connection left.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The number of a node's lock.
 pub(super) fn key(schema: &str, incarnation: &str) -> i64 {
@@ -47,8 +47,9 @@ pub(super) async fn hold(
     let (told, first) = oneshot::channel();
     let slot: Arc<Mutex<Option<Arc<Conn>>>> = Arc::default();
     let (maker, kept) = (shared.maker.clone(), Arc::clone(&slot));
+    let looks = !shared.events_only;
     let task = tokio::spawn(async move {
-        let mut told = Some(told);
+        let (mut told, mut pause) = (Some(told), AGAIN.0);
         loop {
             let taken = async {
                 let conn = maker.connect(Use::Idle, &name).await;
@@ -72,14 +73,16 @@ pub(super) async fn hold(
                 }
             }
             let Some(conn) = held else {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(AGAIN.1);
                 continue;
             };
+            pause = AGAIN.0;
             // Lost and taken again at once: whoever looked meanwhile finds the address answering.
             while !conn.is_closed() {
                 tokio::select! {
                     () = conn.closed() => break,
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(LOOK), if looks => {}
                 }
                 if conn.first("SELECT 1", &[]).await.is_err() {
                     break;

@@ -3,7 +3,7 @@
 use super::QUEUE_KIB;
 use crate::api::Lane;
 use crate::job::Job;
-use crate::lanes::{Waits, pick};
+use crate::lanes::{Most, Waits, pick};
 use crate::machine::loaded::Loaded;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,9 @@ use tokio::sync::{Notify, Semaphore};
 
 /// Jobs one batch takes at most.
 const BATCH: usize = 1024;
+/// Bytes of bodies one batch takes at most, unless a single job has more: a statement of many times as much may not be
+/// done within its time limit, and those who try again would only meet again.
+const HEAVY: usize = 8 << 20;
 /// With so many at work at once, two writers share them.
 const MANY: usize = 32;
 /// The writer that is there first; every other one helps while it is busy.
@@ -29,6 +32,9 @@ impl Waits for Work {
     }
     fn lane(&self) -> Lane {
         (**self).lane()
+    }
+    fn weight(&self) -> usize {
+        (**self).bytes()
     }
 }
 
@@ -178,7 +184,10 @@ impl Queue {
             // Whoever helped is not at work any more: those it told have not come back to it.
             line.last.retain(|of, _| *of == FIRST);
         }
-        let most = line.share().clamp(1, BATCH);
+        let most = Most {
+            jobs: line.share().clamp(1, BATCH),
+            weight: HEAVY,
+        };
         let taken = if line.is_alone(writer) {
             pick(&mut line.jobs, most)
         } else {

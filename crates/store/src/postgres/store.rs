@@ -47,6 +47,7 @@ fn closed() -> Failure {
 /// A job that gives its place in the queue back when it is done.
 struct Permitted {
     job: Work,
+    bytes: usize,
     _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
@@ -56,6 +57,9 @@ impl<'a> Job<Loaded<'a>> for Permitted {
     }
     fn lane(&self) -> Lane {
         Waits::lane(&self.job)
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
     }
     fn asks(&self) -> Asks {
         self.job.asks()
@@ -90,6 +94,7 @@ impl PostgresStore {
         let job: Work = match permit {
             Ok(permit) => Box::new(Permitted {
                 job,
+                bytes,
                 _permit: permit,
             }),
             Err(_) => job,
@@ -725,5 +730,19 @@ impl Store for PostgresStore {
         let work: Box<Reading<Option<Vec<u8>>>> =
             Box::new(|_, conn| Box::pin(upkeep::secret(conn)));
         self.read_rows(None, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conn::Use;
+    use super::*;
+
+    /// A node renews each second, and stops 4.5 s after the last renewal it knows of.
+    #[test]
+    fn a_renewal_outlives_a_silent_connection_and_a_lost_dial() {
+        let (_, dial) = Use::Control.dialling();
+        let latest = Duration::from_secs(1) + SILENT + dial;
+        assert!(latest <= Duration::from_millis(3_500), "{latest:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use crate::error::{OpenError, ReadError};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// A statement that came to nothing. Its words never hold a password: they are the server's or the system's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,9 @@ fn told(code: &str, words: &str) -> String {
         "53300" => "the server has no connection left; raise max_connections or use fewer nodes",
         "55P03" => "a row is locked by another connection that does not move; try again",
         "57014" => "it took too long; the server may be overloaded",
-        "25006" => "the server is read-only: a standby, or one told to be",
+        "25006" => {
+            "the server is read-only: a standby, or `default_transaction_read_only` is on for it, the database or the role"
+        }
         "42501" => "the rights are missing; `tenure doctor` names them",
         "42P01" => "its tables are gone; was the schema dropped?",
         _ => return format!("{words} (SQLSTATE {code})"),
@@ -69,8 +71,12 @@ impl From<tokio_postgres::Error> for Trouble {
         if let Some(db) = error.as_db_error() {
             let code = db.code().code();
             // The server ends the connection after these, whatever it was doing.
-            let ends = db.severity() == "FATAL"
-                || db.severity() == "PANIC"
+            // As the protocol says it: the words for people are in the server's language.
+            let fatal = matches!(
+                db.parsed_severity(),
+                Some(Severity::Fatal | Severity::Panic)
+            );
+            let ends = fatal
                 || matches!(code.get(..2), Some("08"))
                 || matches!(code, "57P01" | "57P02" | "57P03" | "25P03");
             return if ends {

@@ -6,20 +6,23 @@
 
 use super::Shared;
 use super::conn::{Conn, Use};
+use super::failover;
+use super::flight::Boarding;
 use super::flush::{Batch, Broken, Draft, Won, flush};
 use super::load::{Read, Wanted, load};
 use super::queue::{Queue, Work};
 use super::session::is_runnable;
+use super::sql::params;
 use super::trouble::Trouble;
 use crate::hooks::Failure;
 use crate::job::Asks;
 use crate::machine::loaded::{Around, Changes, Loaded, Session};
 use crate::machine::{Failure as Failed, Ran};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::id::{EventId, SessionId};
+use tenure_core::id::SessionId;
 use tokio_postgres::error::SqlState;
 
 /// How often a session is tried again because others wrote it meanwhile.
@@ -35,6 +38,14 @@ const GATHER: (Duration, Duration) = (Duration::from_micros(150), Duration::from
 const GLANCE: Duration = Duration::from_micros(30);
 /// After so many looks at which nobody came it goes on without them.
 const LOOKS: u32 = 2;
+
+/// Locks of whole tables that keep writers out, those that are waited for included: whoever comes later waits behind.
+const BARRIER: &str = "SELECT c.relname::TEXT, l.pid, coalesce(nullif(a.application_name, ''), 'without a name') \
+     FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace \
+     LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE n.nspname = $1 AND l.locktype = 'relation' \
+     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.mode IN \
+     ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') \
+     AND l.pid <> pg_backend_pid() ORDER BY l.granted DESC LIMIT 1";
 
 /// Writers of appends.
 pub(super) const APPENDERS: usize = 2;
@@ -174,6 +185,17 @@ impl Writer {
         }
     }
 
+    fn id(&self) -> failover::Writer {
+        (self.role.purpose, self.number)
+    }
+
+    /// Its events' ids are this writer's, if nobody has one of them.
+    fn board(&self, done: &Ready) -> Boarding {
+        let events = &done.draft.changes.events;
+        let ids = events.iter().map(|written| &written.event.id);
+        self.shared.flight.board(self.id(), ids)
+    }
+
     fn queue(&self) -> &Queue {
         (self.role.queue)(&self.shared)
     }
@@ -226,16 +248,19 @@ impl Writer {
         };
         let alone = read.len() == 1 && read[0].0.jobs.len() == 1;
         let (mut again, mut ready) = (Vec::new(), Vec::new());
-        let mut ids = HashSet::new();
+        // Until the other writer's batch is over, whatever it comes to.
+        let (mut landings, mut behind) = (self.shared.flight.landings(), false);
         for (group, session, around, assumed) in read {
             match self.decide(group, session, &around, assumed) {
                 Ok(mut done) => {
                     done.draft.nodes = around.nodes;
                     done.draft.shared = around.events.into_keys().collect();
                     // One id in two logs: the second must see the first.
-                    if is_new(&done, &mut ids) {
+                    let boarding = self.board(&done);
+                    if boarding == Boarding::Taken {
                         ready.push(done);
                     } else {
+                        behind |= boarding == Boarding::Others;
                         done.group.fresh = true;
                         again.push(done.group);
                     }
@@ -253,9 +278,13 @@ impl Writer {
                 reason: "a neighbour was refused (test)".to_owned(),
             };
             ready.into_iter().for_each(|done| done.group.fail(&failure));
+            self.shared.flight.land(self.id());
             return again;
         }
         again.extend(self.write(ready).await);
+        if behind {
+            let _ = landings.changed().await;
+        }
         let (again, hopeless): (Vec<_>, Vec<_>) =
             again.into_iter().partition(|group| group.tries < TRIES);
         let failure = Failure {
@@ -306,6 +335,15 @@ impl Writer {
                 self.lose(&trouble.words());
                 let groups = read.into_iter().map(|(group, ..)| group).chain(missing);
                 Err(groups.filter_map(|group| group.reread(&trouble)).collect())
+            }
+            // Reading locks no row: somebody has a whole table, and everybody would wait for it in turn.
+            Err(trouble) if trouble.is(&SqlState::LOCK_NOT_AVAILABLE) => {
+                let failure = Failure {
+                    unknown: false,
+                    reason: self.barrier().await.unwrap_or_else(|| trouble.words()),
+                };
+                missing.into_iter().for_each(|group| group.fail(&failure));
+                Ok(read)
             }
             // R12: what the server refused may be one of them; the others must not pay.
             Err(trouble) if missing.len() > 1 && !trouble.is_for_all() => {
@@ -414,7 +452,9 @@ impl Writer {
         }
         let mut again = Vec::new();
         let sessions = groups.iter().map(|group| group.session.clone());
-        match self.flush(sessions.collect(), &drafts).await {
+        let flushed = self.flush(sessions.collect(), &drafts).await;
+        self.shared.flight.land(self.id());
+        match flushed {
             Ok(won) => {
                 for (mut group, draft) in groups.into_iter().zip(drafts) {
                     let sid = draft.session.head.as_ref().map(|head| head.sid);
@@ -472,9 +512,7 @@ impl Writer {
         let mut session = draft.session;
         if let Some(head) = &mut session.head {
             head.activity = activity;
-            self.shared
-                .owned
-                .note(head, (self.role.purpose, self.number));
+            self.shared.owned.note(head, self.id());
         }
         self.shared.cache.put(session);
     }
@@ -526,11 +564,13 @@ impl Writer {
         let failure = match broken {
             Broken::Aborted(trouble) => {
                 let jobs: usize = groups.iter().map(|group| group.jobs.len()).sum();
-                if trouble.is(&SqlState::LOCK_NOT_AVAILABLE) {
+                let late = trouble.is(&SqlState::LOCK_NOT_AVAILABLE);
+                let barrier = if late { self.barrier().await } else { None };
+                if late && barrier.is_none() {
                     let held = groups.iter().map(|group| group.session.clone());
                     self.queue().stick(held);
                 }
-                if jobs > 1 && !trouble.is_for_all() {
+                if jobs > 1 && barrier.is_none() && !trouble.is_for_all() {
                     // R12: what made it fail may be one of them; the others must not pay.
                     for job in groups.into_iter().flat_map(|group| group.jobs) {
                         Box::pin(self.batch(vec![job])).await;
@@ -539,7 +579,7 @@ impl Writer {
                 }
                 Failure {
                     unknown: false,
-                    reason: trouble.words(),
+                    reason: barrier.unwrap_or_else(|| trouble.words()),
                 }
             }
             Broken::NotBegun(reason) => {
@@ -563,6 +603,19 @@ impl Writer {
         if failure.unknown {
             self.shared.wake(&sessions);
         }
+    }
+
+    /// Who has a whole table, or stands before everybody in the line for one, in words. Then no batch gets through,
+    /// and trying its sessions one by one would make each wait as long as all of them.
+    async fn barrier(&self) -> Option<String> {
+        let conn = self.conn.as_ref()?;
+        let schema = conn.dialect().schema().trim_matches('"').to_owned();
+        let found = conn.first(BARRIER, params![TEXT: schema]).await.ok()??;
+        let (table, pid, name): (String, i32, String) = (found.get(0), found.get(1), found.get(2));
+        Some(format!(
+            "the whole table `{table}` is locked by the server's process {pid} ({name}); it has to end its \
+             transaction, or `SELECT pg_terminate_backend({pid})` ends it"
+        ))
     }
 
     /// A connection whose answer was lost is not trusted again.
@@ -656,14 +709,4 @@ fn group(jobs: Vec<Work>) -> Vec<Group> {
         groups[place].jobs.push(job);
     }
     groups
-}
-
-/// Are all its events' ids new to this batch? Then they are remembered.
-fn is_new(done: &Ready, ids: &mut HashSet<EventId>) -> bool {
-    let events = &done.draft.changes.events;
-    if events.iter().any(|written| ids.contains(&written.event.id)) {
-        return false;
-    }
-    ids.extend(events.iter().map(|written| written.event.id.clone()));
-    true
 }

@@ -209,9 +209,29 @@ impl HolderFile {
     }
 }
 
-/// State letter and start time of a process, from `/proc/<pid>/stat`.
+/// State letter and start time of a process' first thread.
 fn process_stat(pid: u32) -> Option<(char, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat(Path::new(&format!("/proc/{pid}/stat")))
+}
+
+/// Does any of its threads run, or wait for the disk? The one that writes is not the first.
+fn is_at_work(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let states = threads
+        .flatten()
+        .filter_map(|thread| stat(&thread.path().join("stat")));
+    let mut states = states.map(|(state, _)| state);
+    states.any(|state| !ASLEEP.contains(state))
+}
+
+/// Stopped, traced, or waiting for something other than the disk.
+const ASLEEP: &str = "TtS";
+
+/// State letter and start time from such a file.
+fn stat(path: &Path) -> Option<(char, u64)> {
+    let stat = std::fs::read_to_string(path).ok()?;
     // The name may hold anything, so everything is counted from the last parenthesis.
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -244,7 +264,11 @@ pub(super) fn judge(holder: &Holder) -> Verdict {
     }
     match process_stat(pid) {
         // Waiting for the disk is not standing still: that one is left alone.
-        Some((state, start)) if start == holder.start && "TtS".contains(state) => kill(pid),
+        Some((state, start))
+            if start == holder.start && ASLEEP.contains(state) && !is_at_work(pid) =>
+        {
+            kill(pid)
+        }
         _ => Verdict::Wait,
     }
 }
@@ -353,6 +377,29 @@ mod tests {
             drop(look);
             assert!(joins.join().unwrap().is_some());
         });
+    }
+
+    /// The thread that writes may wait for a slow disk for longer than a lease while the others wait for it.
+    #[test]
+    fn a_process_is_at_work_as_long_as_one_of_its_threads_is() {
+        let pid = std::process::id();
+        let seen = std::thread::spawn(move || (process_stat(pid), is_at_work(pid)));
+        // This thread, and the first one with it, only wait.
+        let (first, at_work) = seen.join().unwrap();
+        assert!(ASLEEP.contains(first.unwrap().0), "{first:?}");
+        assert!(at_work);
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let asleep = (0..6_000).any(|_| {
+            // tidy: sleep ok because it only paces the looks.
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            !is_at_work(sleeper.id())
+        });
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert!(asleep, "one that only waits");
     }
 
     #[test]

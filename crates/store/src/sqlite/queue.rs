@@ -1,13 +1,16 @@
 //! The writer's queue: two lanes in one line, each session's own order kept.
 
 use super::Work;
-use crate::lanes::{Waits, pick};
+use crate::lanes::{Most, Waits, pick};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Jobs one transaction takes at most.
-const BATCH: usize = 1024;
+const BATCH: Most = Most {
+    jobs: 1024,
+    weight: usize::MAX,
+};
 
 /// What the writer finds.
 pub(super) enum Next {

@@ -137,6 +137,46 @@ async fn bc_s_078_one_large_record_and_one_bad_session_spoil_no_list() {
     }
 }
 
+/// What is in force at the end of a log stands in its session's row: forking there looks at no event that set it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_at_the_end_reads_no_setting_however_many_there_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.db");
+    let store = SqliteStore::open(&path, OpenOptions::default()).unwrap();
+    let w = World::new(fresh());
+    let parent = SessionId::from_bits(w.bits());
+    let mut events = vec![w.created()];
+    events.extend((0..50).map(|n| w.renamed(&n.to_string())));
+    let made = store
+        .append(Append::unfenced(parent.clone(), events))
+        .await
+        .unwrap();
+    spoil(&beside(&path), &parent, 0, made.head);
+    let child = SessionId::from_bits(w.bits());
+    let through = made.head;
+    let fork = |through| {
+        w.event(SessionForked {
+            parent: parent.clone(),
+            through,
+        })
+    };
+    store
+        .fork(&parent, through, &child, fork(through))
+        .await
+        .unwrap();
+    let (of, like) = (store.session(&child), store.session(&parent));
+    let (of, like) = (of.await.unwrap().unwrap(), like.await.unwrap().unwrap());
+    assert_eq!(of.title.as_deref(), Some("49"));
+    assert_eq!(
+        (of.title, of.location, of.model),
+        (like.title, like.location, like.model)
+    );
+    // Before the end they have to be looked at.
+    let early = SessionId::from_bits(w.bits());
+    let refused = store.fork(&parent, through - 1, &early, fork(through - 1));
+    assert!(matches!(refused.await, Err(AppendError::Rejected { .. })));
+}
+
 /// Rows that one fork may add: the session, its event, and what lists show of it.
 const ROWS_OF_A_FORK: i64 = 4;
 /// Bytes that one fork may add, however long the log is.

@@ -19,5 +19,6 @@ mod postgres_nodes;
 mod postgres_places;
 mod postgres_pooled;
 mod postgres_scale;
+mod postgres_settings;
 mod processes;
 mod sqlite_backend;

@@ -47,6 +47,7 @@ pub fn reached(
             clock: Arc::<HandClock>::clone(&clock),
             mutations: mutations.clone(),
             silent_is_gone: true,
+            ..Options::default()
         };
         let store = PostgresStore::open(&place(&through(database.url()), schema), options).unwrap();
         hold_clock(&database, schema);

@@ -41,10 +41,16 @@ async fn every_case_that_writes_holds_behind_a_pooler() {
     let runs = cases.map(|case| {
         let pooler = Arc::clone(&pooler);
         async move {
-            let database = server.database().unwrap();
-            let backend = reached(Mutations::default(), database, |url| pooler.url(url));
-            let holds = holds_on(case.name, backend).await;
-            (!holds).then_some(case.name)
+            // Every case takes for granted that the server answers. One whose disk stands still for longer than an answer
+            // is waited for fails any of them; what a pooler breaks is broken the second time, too.
+            for _ in 0..2 {
+                let database = server.database().unwrap();
+                let backend = reached(Mutations::default(), database, |url| pooler.url(url));
+                if holds_on(case.name, backend).await {
+                    return None;
+                }
+            }
+            Some(case.name)
         }
     });
     let runs = futures::stream::iter(runs).buffer_unordered(AT_ONCE);

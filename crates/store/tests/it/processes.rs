@@ -139,9 +139,7 @@ async fn append_many(path: &Path, number: u32) {
         .append(Append::unfenced(session.clone(), vec![world.created()]))
         .await
         .unwrap();
-    let mut slowest = Duration::ZERO;
     for round in 0..50 {
-        let started = std::time::Instant::now();
         let appends = (0..10).map(|n| {
             store.append(Append::unfenced(
                 session.clone(),
@@ -151,12 +149,10 @@ async fn append_many(path: &Path, number: u32) {
         for done in futures::future::join_all(appends).await {
             done.unwrap();
         }
-        slowest = slowest.max(started.elapsed());
         if number < 2 || round % 25 == 0 {
             store.read(&session, None, 10_000).await.unwrap();
         }
     }
-    assert!(slowest < Duration::from_secs(30), "{slowest:?}");
     println!("appended");
 }
 

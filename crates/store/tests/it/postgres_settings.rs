@@ -1,0 +1,165 @@
+//! What a server, a database or a role was told for other programs' sake changes nothing that the store promises.
+
+use crate::postgres_backend::{Bare, place};
+use std::sync::Arc;
+use tenure_store::conformance::World;
+use tenure_store::postgres::{Options, PostgresStore};
+use tenure_store::*;
+use tenure_testbed::postgres::{Cluster, Database, Options as Servers, shared_or_skip};
+
+fn tell(database: &Database, settings: &[&str]) {
+    for setting in settings {
+        let alter = format!("ALTER DATABASE \"{}\" SET {setting}", database.name());
+        // From outside, where it does not hold yet.
+        database.server().execute(&alter).unwrap();
+    }
+}
+
+fn open(database: &Database) -> Result<Arc<PostgresStore>, OpenError> {
+    PostgresStore::open(&place(database.url(), "tenure"), Options::default())
+}
+
+fn world(store: &Arc<PostgresStore>) -> World {
+    World::new(Box::new(Bare(Arc::clone(store))))
+}
+
+/// Two processes that write one session must not be told of it as of a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_default_isolation_makes_no_append_fail() {
+    let Some(server) = shared_or_skip() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    tell(
+        &database,
+        &[
+            "default_transaction_isolation = 'serializable'",
+            "default_transaction_deferrable = on",
+        ],
+    );
+    let stores = [open(&database).unwrap(), open(&database).unwrap()];
+    let w = world(&stores[0]);
+    let session = w.create().await;
+    let mut writing = Vec::new();
+    for store in &stores {
+        for _ in 0..4 {
+            let events: Vec<_> = (0..25).map(|n| w.renamed(&n.to_string())).collect();
+            let (store, session) = (Arc::clone(store), session.clone());
+            writing.push(tokio::spawn(async move {
+                for event in events {
+                    let append = Append::unfenced(session.clone(), vec![event]);
+                    store.append(append).await.unwrap();
+                }
+            }));
+        }
+    }
+    for one in writing {
+        one.await.unwrap();
+    }
+    assert_eq!(w.log(&session).await.len(), 201);
+}
+
+/// Whoever may make functions in a schema that is searched first would otherwise be asked in the server's place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_path_leads_no_statement_elsewhere() {
+    let Some(server) = shared_or_skip() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    let mut traps = String::from("CREATE SCHEMA trap;");
+    for (function, returns) in [
+        ("unnest(TEXT[])", "SETOF TEXT"),
+        ("unnest(BIGINT[])", "SETOF BIGINT"),
+        ("nextval(TEXT)", "BIGINT"),
+        ("pg_notify(TEXT, TEXT)", "VOID"),
+        ("current_setting(TEXT)", "TEXT"),
+        ("clock_timestamp()", "TIMESTAMPTZ"),
+        ("max(BIGINT)", "BIGINT"),
+    ] {
+        traps.push_str(&format!(
+            "CREATE FUNCTION trap.{function} RETURNS {returns} LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'trapped in {function}'; END $$;"
+        ));
+    }
+    database.execute(&traps).unwrap();
+    tell(&database, &["search_path = trap, pg_catalog"]);
+    let store = open(&database).unwrap();
+    let w = world(&store);
+    let (session, node) = (w.create().await, w.join().await);
+    let mut owner = w.acquire(&session, &node).await;
+    let event = vec![w.renamed("safe")];
+    owner
+        .append(Guard::Settling, event, Vec::new())
+        .await
+        .unwrap();
+    assert_eq!(store.renew(&node).await.unwrap(), Renewal::Renewed);
+    assert_eq!(w.log(&session).await.len(), 2);
+    assert_eq!(store.health().await.unwrap().sessions, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_default_is_said_when_it_is_met() {
+    let Some(server) = shared_or_skip() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    let read_only = ["default_transaction_read_only = on"];
+    tell(&database, &read_only);
+    let refused = open(&database).unwrap_err().to_string();
+    assert!(
+        refused.contains("default_transaction_read_only"),
+        "{refused}"
+    );
+    tell(&database, &["default_transaction_read_only = off"]);
+    let session = world(&open(&database).unwrap()).create().await;
+    tell(&database, &read_only);
+    let store = open(&database).unwrap();
+    let w = world(&store);
+    // Ids of the two worlds must not meet.
+    for _ in 0..100 {
+        w.bits();
+    }
+    // What is there can be read.
+    assert_eq!(w.log(&session).await.len(), 1);
+    let event = w.renamed("x");
+    let refused = store
+        .append(Append::unfenced(session.clone(), vec![event]))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, AppendError::Unavailable { reason } if reason.contains("default_transaction_read_only")),
+        "{refused:?}"
+    );
+    tell(&database, &["default_transaction_read_only = off"]);
+    w.write(&session, w.renamed("y")).await;
+}
+
+/// Acknowledged means flushed, also after somebody told the running server otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn real_a_server_that_is_told_to_flush_less_while_it_runs_flushes_for_us() {
+    if shared_or_skip().is_none() {
+        return;
+    }
+    let cluster = Cluster::start(&Servers::disposable()).unwrap();
+    let database = cluster.database().unwrap();
+    let store = open(&database).unwrap();
+    let w = world(&store);
+    let session = w.create().await;
+    database
+        .execute(
+            "CREATE TABLE tenure.seen(setting TEXT); \
+             CREATE FUNCTION tenure.see() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO tenure.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+             CREATE TRIGGER see AFTER INSERT ON tenure.event FOR EACH ROW EXECUTE FUNCTION tenure.see()",
+        )
+        .unwrap();
+    tokio::task::block_in_place(|| cluster.set("synchronous_commit", "off")).unwrap();
+    for n in 0..20 {
+        w.write(&session, w.renamed(&n.to_string())).await;
+    }
+    let settings = "SELECT string_agg(DISTINCT setting, ',') FROM tenure.seen";
+    let seen = database.value(settings).unwrap();
+    assert_eq!(seen.as_deref(), Some("on"));
+    let others = database.value("SHOW synchronous_commit").unwrap();
+    assert_eq!(others.as_deref(), Some("off"), "what the server says");
+}
