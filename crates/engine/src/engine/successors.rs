@@ -127,4 +127,26 @@ mod tests {
             assert_eq!(given.count(), 12, "{chosen:?}");
         }
     }
+    /// However little a node has to do, a session whose model it cannot ask is not for it.
+    #[tokio::test]
+    async fn a_session_is_given_to_one_that_can_ask_its_model() {
+        let bed = Bed::new([]);
+        let own = bed.raw_node().await;
+        let able = bed
+            .raw_node_serving(Serves::everywhere().asking(["p"]))
+            .await;
+        for other in [vec!["q"], Vec::new()] {
+            bed.raw_node_serving(Serves::everywhere().asking(other))
+                .await;
+        }
+        let successors = Successors::default();
+        let env = bed.config.env.as_ref();
+        let anywhere = Location::at(String::new());
+        for n in 1..=12 {
+            let session = SessionId::from_bits(n);
+            let needs = (&anywhere, &Bed::model_ref());
+            let chosen = successors.choose(bed.store.as_ref(), env, &own, &session, needs);
+            assert_eq!(chosen.await.as_ref(), Some(&able));
+        }
+    }
 }

@@ -1,14 +1,10 @@
 //! Compaction: by threshold, by overflow, by hand; and how each of them fails.
 
 use crate::support::*;
-use futures::future::BoxFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::body::CompactionReason;
 use tenure_core::event::{Event, EventBody};
-use tenure_core::facts::IdSource;
 use tenure_core::id::SessionId;
 use tenure_core::request::{Effort, Media};
 use tenure_engine::*;
@@ -462,62 +458,14 @@ async fn a_model_that_thinks_is_told_to_think_little_about_a_summary_unless_it_r
     }
 }
 
-/// The world, counting what is done off the threads that serve others.
-#[derive(Default)]
-struct Counting(AtomicUsize);
-
-impl IdSource for Counting {
-    fn next_bits(&self) -> u128 {
-        SystemEnvironment.next_bits()
-    }
-}
-
-impl Environment for Counting {
-    fn now_ms(&self) -> i64 {
-        SystemEnvironment.now_ms()
-    }
-
-    fn boot_ms(&self) -> u64 {
-        SystemEnvironment.boot_ms()
-    }
-
-    fn random(&self) -> u64 {
-        SystemEnvironment.random()
-    }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        SystemEnvironment.sleep(duration)
-    }
-
-    fn spawn(&self, future: BoxFuture<'static, ()>) {
-        SystemEnvironment.spawn(future);
-    }
-
-    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        SystemEnvironment.blocking(work)
-    }
-
-    fn end_leftover(
-        &self,
-        process: tenure_store::ProcessId,
-    ) -> BoxFuture<'static, Result<(), String>> {
-        SystemEnvironment.end_leftover(process)
-    }
-
-    fn as_ids(&self) -> &dyn IdSource {
-        self
-    }
-}
-
 #[tokio::test]
 async fn files_are_looked_into_off_the_threads_that_serve_others() {
     let mut bed = Bed::new([]);
-    let world = Arc::new(Counting::default());
+    let world = Arc::new(Mortal::default());
     bed.config.env = world.clone();
     let engine = bed.engine().await;
     let session = bed.session().await;
-    let done = || world.0.load(Ordering::SeqCst);
+    let done = || world.blocked();
     bed.model.push(Play::Answer(text("first")));
     ask(&engine, &session, "begins").await;
     engine.idle().await;

@@ -2,6 +2,7 @@
 
 use crate::fakes::*;
 use crate::support::*;
+use std::time::Duration;
 use tenure_core::event::EventBody;
 use tenure_core::id::SessionId;
 use tenure_core::model::ModelRef;
@@ -38,6 +39,19 @@ fn other() -> ModelRef {
     }
 }
 
+/// The outcome as this node reads it, whoever runs the session.
+async fn seen(engine: &Engine, session: &SessionId, admission: &Admission) -> Outcome {
+    let outcome = engine.outcome(session, &admission.input, Some(admission.seq));
+    tokio::time::timeout(Duration::from_secs(20), outcome)
+        .await
+        .expect("an outcome within 20 s")
+        .unwrap()
+}
+
+async fn ended_well(engine: &Engine, session: &SessionId, admission: &Admission) {
+    assert_eq!(seen(engine, session, admission).await, Outcome::Succeeded);
+}
+
 async fn reason(bed: &Bed, session: &SessionId) -> Option<String> {
     match bed.store.session(session).await.unwrap().unwrap().state {
         SessionState::Unplaceable { reason } => Some(reason),
@@ -61,14 +75,18 @@ async fn a_takeover_leaves_a_session_to_nodes_that_can_ask_its_model() {
         told.contains("no node serves this model (p/m)") && told.contains("provider `p`"),
         "{told}"
     );
+    let buried = async || bed.store.nodes().await.unwrap().len() == 1;
+    eventually("the dead node's burial", buried).await;
     // Also when it is told to look.
+    let mut results = lacking.results();
     lacking.wake(&session);
+    let (_, owned) = results.recv().await.unwrap();
+    assert!(matches!(owned, Owned::Unplaceable { .. }), "{owned:?}");
     lacking.idle().await;
     let row = bed.store.session(&session).await.unwrap().unwrap();
     assert_eq!((row.epoch, row.last_outcome), (1, None));
     let able = node(&bed, asking(&bed, &["p", "q"])).await;
-    let ended = able.outcome(&session, &admission.input, Some(admission.seq));
-    assert_eq!(ended.await.unwrap(), Outcome::Succeeded);
+    ended_well(&able, &session, &admission).await;
     able.idle().await;
     bed.assert_at_rest(&session).await;
     assert_eq!(bed.count(&session, "recovery.started").await, 1);
@@ -105,8 +123,7 @@ async fn a_drain_hands_over_to_a_node_that_can_ask_the_model() {
     eventually("the mark of draining", draining).await;
     gate.open();
     left.await.unwrap().unwrap();
-    let ended = able.outcome(&session, &admission.input, Some(admission.seq));
-    assert_eq!(ended.await.unwrap(), Outcome::Succeeded);
+    ended_well(&able, &session, &admission).await;
     able.idle().await;
     bed.assert_at_rest(&session).await;
     assert_eq!(bed.count(&session, "recovery.started").await, 0);
@@ -147,8 +164,7 @@ async fn a_session_given_another_model_goes_where_that_can_be_asked() {
         let owner = node(&bed, config).await;
         let able = node(&bed, asking(&bed, &["q"])).await;
         let (session, admission) = switched(&bed, &owner, &gate).await;
-        let ended = able.outcome(&session, &admission.input, Some(admission.seq));
-        assert_eq!(ended.await.unwrap(), Outcome::Succeeded, "{scope:?}");
+        ended_well(&able, &session, &admission).await;
         owner.idle().await;
         able.idle().await;
         bed.assert_at_rest(&session).await;
@@ -175,8 +191,7 @@ async fn a_session_given_a_model_nobody_can_ask_waits_and_another_model_wakes_it
         .select_model(&session, Bed::model_ref())
         .await
         .unwrap();
-    let ended = owner.outcome(&session, &admission.input, Some(admission.seq));
-    assert_eq!(ended.await.unwrap(), Outcome::Succeeded);
+    ended_well(&owner, &session, &admission).await;
     owner.idle().await;
     bed.assert_at_rest(&session).await;
 }
@@ -193,8 +208,7 @@ async fn a_process_told_to_run_a_session_says_what_it_lacks_when_nobody_has_it()
     let owner = node(&bed, config).await;
     let lacking = node(&bed, asking(&bed, &["r"])).await;
     let (session, admission) = switched(&bed, &owner, &gate).await;
-    let ended = owner.outcome(&session, &admission.input, Some(admission.seq));
-    let Outcome::Failed(error) = ended.await.unwrap() else {
+    let Outcome::Failed(error) = seen(&owner, &session, &admission).await else {
         panic!("it did not fail");
     };
     assert!(

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::error::ProviderError;
@@ -16,6 +16,7 @@ use tenure_core::event::{Event, EventBody};
 use tenure_core::facts::IdSource;
 use tenure_core::id::{Incarnation, MessageId, SessionId};
 use tenure_core::model::ModelRef;
+use tenure_core::placement::Serves;
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::request::{AssistantBlock, Request, RequestMessage};
 use tenure_core::retry::RetryPolicy;
@@ -209,14 +210,21 @@ pub fn half(words: &str) -> Answer {
     vec![text(words).remove(0)]
 }
 
-/// The system's world, whose tasks can all be ended at once, as a killed process ends them.
+/// The system's world, whose tasks can all be ended at once, as a killed process ends them; it counts what is done off
+/// the threads that serve others.
 #[derive(Default)]
 pub struct Mortal {
     dead: AtomicBool,
+    blocking: AtomicUsize,
     tasks: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
 
 impl Mortal {
+    /// How much was done off the threads that serve others.
+    pub fn blocked(&self) -> usize {
+        self.blocking.load(Ordering::SeqCst)
+    }
+
     /// Ends every task at its next await and waits until it is gone.
     pub async fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
@@ -259,6 +267,7 @@ impl Environment for Mortal {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        self.blocking.fetch_add(1, Ordering::SeqCst);
         SystemEnvironment.blocking(work)
     }
 
@@ -361,12 +370,17 @@ impl Bed {
 
     /// A node that is nobody: it holds claims and does nothing.
     pub async fn raw_node(&self) -> Incarnation {
+        self.raw_node_serving(Serves::everywhere()).await
+    }
+
+    /// As [`Bed::raw_node`], of which others read that it serves this.
+    pub async fn raw_node_serving(&self, serves: Serves) -> Incarnation {
         let incarnation = Incarnation::from_bits(self.config.env.next_bits());
         let node = NodeInfo {
             incarnation: incarnation.clone(),
             name: "nobody".to_owned(),
             address: None,
-            serves: tenure_core::placement::Serves::everywhere(),
+            serves,
             lease: Duration::from_secs(60),
         };
         self.store.join(node).await.unwrap();
