@@ -1,8 +1,9 @@
 //! Guardian processes: each shell command runs below a helper that ends every descendant when the call ends, when
 //! its parent dies, or when the parent's lease is not renewed.
 //!
-//! The helper is the current executable started again with a hidden first argument. It is a single-threaded program
-//! without a runtime that makes itself the *subreaper* of whatever the command starts: processes that call `setsid`,
+//! The helper is the current executable started again with a hidden first argument; the first call starts it, as a
+//! *nursery*, which forks a guardian for that call and for each one after it. Both are single-threaded programs
+//! without a runtime. A guardian makes itself the *subreaper* of whatever the command starts: processes that call `setsid`,
 //! are started by `nohup` or fork twice come back to it as its children, so that "no children left" is one system
 //! call and is the truth.
 //!
@@ -10,12 +11,16 @@
 //! container engine, `at`), or end one that runs as another user.
 
 mod clock;
+#[cfg(target_os = "linux")]
+mod cradle;
 mod identity;
 #[cfg(target_os = "linux")]
 mod kill;
 mod lease;
 #[cfg(target_os = "linux")]
 mod leftover;
+#[cfg(target_os = "linux")]
+mod nursery;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
@@ -53,6 +58,9 @@ pub struct GuardianCommand {
     pub args: Vec<OsString>,
     /// The deadline all guardians of this process share; without one only the pipe from the parent is watched.
     pub lease: Option<LeaseDeadline>,
+    /// What forks the guardians, once the first was wanted; shared by all clones.
+    #[cfg(target_os = "linux")]
+    nursery: std::sync::Arc<nursery::Slot>,
 }
 
 impl GuardianCommand {
@@ -77,6 +85,8 @@ impl GuardianCommand {
             program: program.into(),
             args: vec![GUARDIAN_ARG.into()],
             lease: None,
+            #[cfg(target_os = "linux")]
+            nursery: std::sync::Arc::default(),
         }
     }
 
@@ -88,7 +98,7 @@ impl GuardianCommand {
     }
 }
 
-/// Becomes the guardian, and never returns, when this process was started as one; otherwise does nothing.
+/// Becomes the guardian, or what forks guardians, and never returns, when this process was started as one; otherwise does nothing.
 ///
 /// Call it first in `main`: before threads, runtimes and argument parsing.
 pub fn maybe_run() {
@@ -97,7 +107,16 @@ pub fn maybe_run() {
         .is_some_and(|arg| arg == GUARDIAN_ARG)
     {
         #[cfg(target_os = "linux")]
-        std::process::exit(run::main());
+        std::process::exit(
+            if std::env::args_os()
+                .last()
+                .is_some_and(|arg| arg == nursery::NURSERY_ARG)
+            {
+                cradle::main()
+            } else {
+                run::main()
+            },
+        );
         #[cfg(not(target_os = "linux"))]
         std::process::exit(unsupported::main());
     }

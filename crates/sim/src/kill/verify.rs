@@ -190,13 +190,20 @@ async fn left(mark: &str) -> Result<Vec<String>> {
         let left = processes::marked(mark)?;
         let only_nodes = left
             .iter()
-            .all(|process| process.command.contains(" node "));
-        // A tool's process has no time at all: its call is settled. A node leaves when it finds nothing to do.
+            .all(|process| process.command.contains(" node ") || is_nursery(process.pid));
+        // A tool's process has no time at all: its call is settled. A node leaves when it finds nothing to do, and
+        // what forks its guardians leaves with it.
         if left.is_empty() || !only_nodes || Instant::now() > deadline {
             return Ok(left.into_iter().map(|process| process.command).collect());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Does the process only fork guardians? A guardian it forked has another name.
+fn is_nursery(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm"))
+        .is_ok_and(|name| name.trim() == "tenure-nursery")
 }
 
 #[cfg(test)]

@@ -69,6 +69,11 @@ const COLUMNS_BY_RANGE: &str = "SELECT key, id, epoch, created_ms, type, version
 
 /// The row of an event id: the session's own, else the one of another session.
 pub(super) fn by_id(conn: &Connection, sid: i64, id: &EventId) -> rusqlite::Result<Option<Stored>> {
+    // A new event's id is nowhere: the index alone tells, and nothing is sorted.
+    let known = "SELECT 1 FROM event WHERE id = ?1 LIMIT 1";
+    if first(conn, known, [id.as_str()], |_| Ok(()))?.is_none() {
+        return Ok(None);
+    }
     first(
         conn,
         COLUMNS_BY_ID,
@@ -187,4 +192,44 @@ pub(super) fn page(
         }),
         _ => Ok(events),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::open::{Role, connect, prepare};
+    use rusqlite::StatementStatus;
+
+    #[test]
+    fn statements_are_prepared_once_whatever_is_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        drop(prepare(&path, 0, |_| None).unwrap());
+        for role in [Role::Write, Role::Read] {
+            let conn = connect(&path, role).unwrap();
+            let mut by_id = conn.prepare(COLUMNS_BY_ID).unwrap();
+            let mut head = conn
+                .prepare("SELECT rev FROM session WHERE id = ?1 AND deleted = 0")
+                .unwrap();
+            for n in 0..5 {
+                assert!(
+                    by_id
+                        .query((n.to_string(), n))
+                        .unwrap()
+                        .next()
+                        .unwrap()
+                        .is_none()
+                );
+                assert!(
+                    head.query([n.to_string()])
+                        .unwrap()
+                        .next()
+                        .unwrap()
+                        .is_none()
+                );
+            }
+            assert_eq!(by_id.get_status(StatementStatus::RePrepare), 0);
+            assert_eq!(head.get_status(StatementStatus::RePrepare), 0);
+        }
+    }
 }

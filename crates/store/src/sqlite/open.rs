@@ -279,6 +279,9 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, OpenError> 
     let set = || -> rusqlite::Result<(String, i64)> {
         conn.busy_timeout(Duration::from_secs(5))?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Plans that do not depend on what is bound. Else each comparison of a bound value with the condition of
+        // a partial index makes SQLite prepare the statement again whenever another value is bound.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let journal = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         conn.execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY; \

@@ -2,7 +2,7 @@
 
 use super::SharedState;
 use super::open::{Role, connect};
-use super::writer::words;
+use super::writer::{step, words};
 use crate::error::ReadError;
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,7 +87,7 @@ pub(super) fn read_now<T>(
         }
     };
     let result = snapshot(shared, &conn, work);
-    let ended = conn.is_autocommit() || conn.execute_batch("ROLLBACK").is_ok();
+    let ended = conn.is_autocommit() || step(&conn, "ROLLBACK").is_ok();
     if ended && !matches!(result, Err(ReadStop::Failed(_))) {
         shared.readers.idle().push(conn);
     }
@@ -102,7 +102,7 @@ fn snapshot<T>(
     conn: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, ReadStop>,
 ) -> Result<T, ReadStop> {
-    conn.prepare_cached("BEGIN")?.execute([])?;
+    step(conn, "BEGIN")?;
     // The first read fixes the snapshot; only then is it known which commits it may hold.
     conn.prepare_cached("SELECT 1 FROM session LIMIT 1")?
         .query([])?

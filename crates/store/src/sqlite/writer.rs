@@ -348,7 +348,7 @@ const NO_CONNECTION: &str =
     "the file could not be opened again after a failure; check the disk and restart";
 
 /// One cached statement without rows.
-fn step(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+pub(super) fn step(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 

@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 
 /// The id of the current boot.
 ///
 /// # Errors
 /// When the system does not tell it (not Linux, or `/proc` is not mounted).
 pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-        .trim()
-        .to_owned())
+    // No process outlives its boot.
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let read = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(KNOWN.get_or_init(|| read.trim().to_owned()).clone())
 }
 
 /// When a process started, in clock ticks since boot; `None` when there is no such process.

@@ -3,28 +3,28 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 use super::wire::{Order, Report, encode};
-use super::{GuardianCommand, identity};
+use super::{GuardianCommand, identity, nursery};
 use crate::tool::Spawned;
 
 /// A guardian and, once it may begin, its command. Dropping it closes the pipe, on which the guardian ends
 /// everything; the guardian itself is never killed, for then nobody would.
 pub(crate) struct Guarded {
     spawned: Spawned,
-    control: Option<ChildStdin>,
-    reports: Lines<BufReader<ChildStdout>>,
+    control: Option<pipe::Sender>,
+    reports: Lines<BufReader<pipe::Receiver>>,
     lease: Option<watch::Receiver<Duration>>,
     /// Both outputs of the command, in the order they were written.
-    pub(crate) output: ChildStderr,
-    /// Held so that the runtime reaps the guardian.
-    _child: Child,
+    pub(crate) output: pipe::Receiver,
+    /// Held so that the runtime reaps a guardian that was started directly.
+    _child: Option<Child>,
 }
 
 /// Why no command was started.
@@ -49,37 +49,32 @@ impl Guarded {
             program: guardian.program.display().to_string(),
             source,
         };
-        let mut command = Command::new(&guardian.program);
-        command
-            .args(&guardian.args)
-            // The open directory, not its name: the name may lead elsewhere by now.
-            .current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(false);
-        for name in env_remove {
-            command.env_remove(name);
-        }
-        let mut child = command.spawn().map_err(failed)?;
-        let missing = || io::Error::other("a pipe is missing");
-        let pid = child.id().ok_or_else(|| StartError::Identity(missing()))?;
-        let pid_start = identity::pid_start(pid)
-            .ok_or_else(|| StartError::Identity(io::Error::other("its start time is not known")))?;
+        // A guardian that a hanging nursery forks late must not find a second one at its pipes: each try has its own.
+        let (control, status, read, streams) = nursery::pipes().map_err(failed)?;
+        let nursery = &guardian.nursery;
+        let found = nursery.guardian(guardian, dir, env_remove, &streams);
+        drop(streams);
         let boot_id = identity::boot_id().map_err(StartError::Identity)?;
-        let control = child.stdin.take().ok_or_else(|| failed(missing()))?;
-        let status = child.stdout.take().ok_or_else(|| failed(missing()))?;
-        let output = child.stderr.take().ok_or_else(|| failed(missing()))?;
+        let ((pid, pid_start), pipes, child) = match found {
+            Some(found) => (found, (control, status, read), None),
+            None => {
+                let (control, status, read, streams) = nursery::pipes().map_err(failed)?;
+                let child = start(guardian, dir, env_remove, &streams).map_err(failed)?;
+                (identify(&child)?, (control, status, read), Some(child))
+            }
+        };
+        let (control, status, read) = pipes;
+        let status = pipe::Receiver::from_owned_fd(status.into()).map_err(failed)?;
         Ok(Self {
             spawned: Spawned {
                 pid,
                 pid_start,
                 boot_id,
             },
-            control: Some(control),
+            control: Some(pipe::Sender::from_owned_fd(control.into()).map_err(failed)?),
             reports: BufReader::new(status).lines(),
             lease: guardian.lease.as_ref().map(super::LeaseDeadline::watch),
-            output,
+            output: pipe::Receiver::from_owned_fd(read.into()).map_err(failed)?,
             _child: child,
         })
     }
@@ -106,7 +101,7 @@ impl Guarded {
     }
 
     /// The guardian's reports and the command's output, to be waited for together.
-    pub(crate) fn split(&mut self) -> (Reports<'_>, &mut ChildStderr) {
+    pub(crate) fn split(&mut self) -> (Reports<'_>, &mut pipe::Receiver) {
         let reports = Reports {
             lines: &mut self.reports,
             control: &mut self.control,
@@ -123,10 +118,39 @@ impl Guarded {
     }
 }
 
+/// Starts a guardian without a nursery.
+fn start(
+    guardian: &GuardianCommand,
+    dir: &File,
+    env_remove: &[String],
+    streams: &nursery::Streams,
+) -> io::Result<Child> {
+    let mut command = Command::new(&guardian.program);
+    command
+        .args(&guardian.args)
+        // The open directory, not its name: the name may lead elsewhere by now.
+        .current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))
+        .stdin(nursery::handed(&streams.orders)?)
+        .stdout(nursery::handed(&streams.reports)?)
+        .stderr(nursery::handed(&streams.output)?)
+        .kill_on_drop(false);
+    for name in env_remove {
+        command.env_remove(name);
+    }
+    command.spawn()
+}
+
+fn identify(child: &Child) -> Result<(u32, u64), StartError> {
+    let unknown = |what: &str| StartError::Identity(io::Error::other(what.to_owned()));
+    let pid = child.id().ok_or_else(|| unknown("it has ended already"))?;
+    let start = identity::pid_start(pid).ok_or_else(|| unknown("its start time is not known"))?;
+    Ok((pid, start))
+}
+
 /// One side of [`Guarded::split`].
 pub(crate) struct Reports<'a> {
-    lines: &'a mut Lines<BufReader<ChildStdout>>,
-    control: &'a mut Option<ChildStdin>,
+    lines: &'a mut Lines<BufReader<pipe::Receiver>>,
+    control: &'a mut Option<pipe::Sender>,
     lease: &'a mut Option<watch::Receiver<Duration>>,
 }
 
@@ -148,7 +172,7 @@ impl Reports<'_> {
     }
 }
 
-async fn pass_on(control: &mut Option<ChildStdin>, at: Duration) {
+async fn pass_on(control: &mut Option<pipe::Sender>, at: Duration) {
     if let Some(pipe) = control
         && pipe.write_all(&encode(&lease_order(at))).await.is_err()
     {

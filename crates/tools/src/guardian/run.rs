@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{AccessFlags, Pid, access};
 
 use super::clock::asleep;
 use super::kill::{self, Record};
@@ -296,7 +297,9 @@ fn start_shell(command: &str) -> Result<Pid, String> {
                 return Err(format!("cannot pass the output on: {error}"));
             }
         };
-        let started = Command::new(shell)
+        // Searched for here: to try each folder by an exec that fails costs more.
+        let started = Command::new(find(shell))
+            .arg0(shell)
             .arg("-c")
             .arg(command)
             .env(MARKER_ENV, super::leftover::marker(&boot, me, start))
@@ -320,6 +323,16 @@ fn start_shell(command: &str) -> Result<Pid, String> {
         }
     }
     Err(last)
+}
+
+/// Where `PATH` has a program; its bare name when nowhere, for the exec to say so.
+fn find(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        // A relative folder would be searched from where the command runs, and that is this directory, too.
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
+        .unwrap_or_else(|| PathBuf::from(program))
 }
 
 fn duplicate_output() -> io::Result<OwnedFd> {

@@ -2,13 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 use tenure_tools::guardian::{
     LeaseDeadline, Leftover, boot_id, kill_leftover, pid_start, since_boot,
 };
-use tenure_tools::{Spawned, ToolError};
+use tenure_tools::{SpawnSink, Spawned, ToolCx, ToolError};
 
 use crate::support::{Place, alive, eventually, guardian_program, run};
 
@@ -204,6 +205,104 @@ async fn a_parent_that_is_stopped_renews_nothing_and_the_command_ends() {
     .await;
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// Runs a command; its result, and the process that forked its guardian.
+async fn run_and_tell(cx: &ToolCx, command: &str) -> (String, u32) {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let tell = Arc::new(Mutex::new(Some(tell)));
+    let mut cx = cx.clone();
+    cx.spawned = Some(SpawnSink::new(move |spawned| {
+        let tell = tell.lock().unwrap().take().unwrap();
+        async move {
+            tell.send(parent_of(spawned.pid)).unwrap();
+            Ok(())
+        }
+    }));
+    let ran = run(&cx, "bash", json!({ "command": command })).await;
+    (ran.unwrap().text, told.await.unwrap())
+}
+
+fn parent_of(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn guardians_come_from_one_nursery_that_ends_with_its_last_user() {
+    let place = Place::new();
+    let cx = place.cx();
+    let (_, first) = run_and_tell(&cx, "true").await;
+    let (_, second) = run_and_tell(&cx, "true").await;
+    assert_eq!(first, second);
+    assert!(first != std::process::id() && parent_of(first) == std::process::id());
+    assert!(alive(first));
+    drop(cx);
+    assert!(!alive(first));
+}
+
+#[tokio::test]
+async fn a_nursery_that_is_killed_takes_no_command_along_and_is_replaced() {
+    let place = Place::new();
+    let cx = place.cx();
+    // Its parent's parent is the nursery.
+    let command = "read _ _ _ above _ </proc/$PPID/stat; echo $above >nursery; until test -e go; do sleep 0.01; done; echo done";
+    let running = tokio::spawn({
+        let cx = cx.clone();
+        async move { run(&cx, "bash", json!({ "command": command })).await }
+    });
+    let nursery = place.pid("nursery").await;
+    signal(nursery, "KILL");
+    eventually("the nursery to be dead", || !alive(nursery)).await;
+    place.put("go", "");
+    assert_eq!(running.await.unwrap().unwrap().text, "done\n");
+    let (text, another) = run_and_tell(&cx, "echo again").await;
+    assert_eq!(text, "again\n");
+    assert!(another != nursery && another != std::process::id());
+}
+
+#[tokio::test]
+async fn a_nursery_that_hangs_is_given_up() {
+    let place = Place::new();
+    let cx = place.cx();
+    let (_, first) = run_and_tell(&cx, "true").await;
+    signal(first, "STOP");
+    let (text, parent) = run_and_tell(&cx, "echo on").await;
+    assert_eq!(text, "on\n");
+    assert_eq!(parent, std::process::id(), "started directly");
+    assert!(!alive(first));
+    let (_, next) = run_and_tell(&cx, "true").await;
+    assert!(next != first && next != std::process::id());
+}
+
+#[tokio::test]
+async fn a_call_that_hides_other_variables_has_another_nursery() {
+    let place = Place::new();
+    let mut cx = place.cx();
+    let command = "echo \"[$CARGO_MANIFEST_DIR]\"";
+    let (open, first) = run_and_tell(&cx, command).await;
+    assert!(open.len() > 3, "{open}");
+    cx.env_remove = vec!["CARGO_MANIFEST_DIR".into()];
+    let (hidden, second) = run_and_tell(&cx, command).await;
+    assert_eq!(hidden, "[]\n");
+    assert!(first != second && !alive(first));
+}
+
+#[tokio::test]
+async fn a_stopped_nursery_ends_with_its_parent() {
+    let place = Place::new();
+    let (mut child, spawned) = parent(&place, &["echo $$ >pid; sleep 600"]);
+    let pid = place.pid("pid").await;
+    let nursery = parent_of(spawned[0].pid);
+    assert_ne!(nursery, child.id());
+    signal(nursery, "STOP");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("all to be dead", || {
+        !alive(nursery) && !alive(pid) && !is_there(&spawned[0])
+    })
+    .await;
 }
 
 fn signal(pid: u32, name: &str) {
