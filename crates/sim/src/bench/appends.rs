@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::Incarnation;
 use tenure_store::*;
+use tokio::sync::oneshot;
 
 /// Appends of one session, each followed by a bare write.
 const SINGLE: usize = 400;
@@ -22,6 +23,8 @@ pub(super) struct Appends {
     pub single_us: f64,
     /// A bare write and flush of the same bytes, the median, in microseconds.
     pub bare_us: f64,
+    /// The same write and flush by a thread that is handed it and answers, the median, in microseconds.
+    pub handed_us: f64,
     /// Bytes of the log file per append.
     pub bytes: f64,
     /// One session alone, appends a second.
@@ -39,10 +42,11 @@ pub(super) fn measure() -> Result<Appends> {
         .build()?;
     let folder = tempfile::Builder::new().prefix("tn-").tempdir()?;
     runtime.block_on(async {
-        let (single_us, bare_us, bytes) = beside_bare(folder.path()).await?;
+        let (single_us, bare_us, handed_us, bytes) = beside_bare(folder.path()).await?;
         Ok(Appends {
             single_us,
             bare_us,
+            handed_us,
             bytes,
             one: rate(folder.path(), 1).await?,
             sixteen: rate(folder.path(), 16).await?,
@@ -58,7 +62,7 @@ async fn opened(folder: &Path, name: &str) -> Result<(Arc<dyn Store>, Incarnatio
 }
 
 /// Appends and bare writes by turns: the same disk in the same moment. Medians in microseconds, and bytes.
-async fn beside_bare(folder: &Path) -> Result<(f64, f64, f64)> {
+async fn beside_bare(folder: &Path) -> Result<(f64, f64, f64, f64)> {
     let (store, node) = opened(folder, "single.db").await?;
     let mut owned = Owned::take(&store, &node, 1).await?;
     // The beginning of a log file is written into fresh blocks; what lasts is measured.
@@ -67,14 +71,16 @@ async fn beside_bare(folder: &Path) -> Result<(f64, f64, f64)> {
     }
     let bytes = bytes_per_append(&mut owned, folder).await?;
     let bare = Bare::new(&folder.join("bare"), bytes.round() as usize)?;
-    let (mut singles, mut bares) = (Vec::new(), Vec::new());
+    let hand = Hand::new(Bare::new(&folder.join("handed"), bytes.round() as usize)?);
+    let (mut singles, mut bares, mut handed) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..SINGLE {
         let began = Instant::now();
         owned.append().await?;
         singles.push(began.elapsed().as_secs_f64() * 1e6);
         bares.push(bare.write(index)?.as_secs_f64() * 1e6);
+        handed.push(hand.write(index).await?.as_secs_f64() * 1e6);
     }
-    Ok((median(&singles), median(&bares), bytes))
+    Ok((median(&singles), median(&bares), median(&handed), bytes))
 }
 
 async fn bytes_per_append(owned: &mut Owned, folder: &Path) -> Result<f64> {
@@ -127,6 +133,29 @@ impl Bare {
         self.file
             .write_all_at(&self.block, (index * self.block.len()) as u64)?;
         self.file.sync_data()?;
+        Ok(began.elapsed())
+    }
+}
+
+/// A thread that does bare writes for others: what two hand-overs between threads add to a flush.
+struct Hand(std::sync::mpsc::Sender<(usize, oneshot::Sender<Result<()>>)>);
+
+impl Hand {
+    fn new(bare: Bare) -> Self {
+        let (sender, jobs) = std::sync::mpsc::channel::<(usize, oneshot::Sender<Result<()>>)>();
+        std::thread::spawn(move || {
+            for (index, reply) in jobs {
+                let _ = reply.send(bare.write(index).map(drop));
+            }
+        });
+        Self(sender)
+    }
+
+    async fn write(&self, index: usize) -> Result<Duration> {
+        let began = Instant::now();
+        let (reply, answer) = oneshot::channel();
+        self.0.send((index, reply))?;
+        answer.await??;
         Ok(began.elapsed())
     }
 }

@@ -166,6 +166,7 @@ pub(super) struct Samples {
     values: BTreeMap<usize, Vec<f64>>,
     targets: BTreeMap<usize, Vec<f64>>,
     bare: Vec<f64>,
+    handed: Vec<f64>,
     single: Vec<f64>,
     one: Vec<f64>,
     bytes: Vec<f64>,
@@ -215,6 +216,7 @@ impl Samples {
         self.add_against(8, found.many, (12.0 * found.one).min(12_000.0));
         self.single.push(found.single_us);
         self.bare.push(found.bare_us);
+        self.handed.push(found.handed_us);
         self.one.push(found.one);
         self.bytes.push(found.bytes);
     }
@@ -270,10 +272,12 @@ impl Samples {
         if !self.single.is_empty() {
             notes.push(format!(
                 "One session's append takes {:.0} µs and writes {:.0} bytes of log; a bare write and flush of as \
-                 many takes {:.0} µs. One session alone makes {:.0} appends a second.",
+                 many takes {:.0} µs, {:.0} when it is handed to another thread and answered by it, as an append is. One \
+                 session alone makes {:.0} appends a second.",
                 median(&self.single),
                 median(&self.bytes),
                 median(&self.bare),
+                median(&self.handed),
                 median(&self.one)
             ));
         }

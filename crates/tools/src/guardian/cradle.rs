@@ -43,6 +43,7 @@ fn serve() -> io::Result<End> {
     set_name(c"tenure-nursery")?;
     // Remembered by all guardians to come.
     let _ = identity::boot_id();
+    let _ = super::run::find_shell();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -29,6 +30,9 @@ const LINGER: Duration = Duration::from_millis(200);
 const WAKE_GRACE: Duration = Duration::from_millis(500);
 /// Clocks are read one after the other, so they never agree exactly.
 const SLEEP_NOTICED: Duration = Duration::from_millis(100);
+
+/// The shells that are tried, by name.
+const SHELLS: [&str; 2] = ["bash", "sh"];
 
 /// Runs to the end of the command and of everything it started; gives the process's exit code.
 pub(super) fn main() -> i32 {
@@ -290,15 +294,17 @@ fn start_shell(command: &str) -> Result<Pid, String> {
     let start = identity::pid_start(me).unwrap_or_default();
     let boot = identity::boot_id().unwrap_or_default();
     let mut last = String::new();
-    for shell in ["bash", "sh"] {
+    // The file that was found first; where it has gone, what `PATH` has now.
+    let found = find_shell().map(|file| (file, SHELLS[0]));
+    let names = SHELLS.map(|name| (Path::new(name), name));
+    for (file, shell) in found.into_iter().chain(names) {
         let (out, err) = match (duplicate_output(), duplicate_output()) {
             (Ok(out), Ok(err)) => (out, err),
             (Err(error), _) | (_, Err(error)) => {
                 return Err(format!("cannot pass the output on: {error}"));
             }
         };
-        // Searched for here: to try each folder by an exec that fails costs more.
-        let started = Command::new(find(shell))
+        let started = Command::new(file)
             .arg0(shell)
             .arg("-c")
             .arg(command)
@@ -325,14 +331,19 @@ fn start_shell(command: &str) -> Result<Pid, String> {
     Err(last)
 }
 
-/// Where `PATH` has a program; its bare name when nowhere, for the exec to say so.
-fn find(program: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        // A relative folder would be searched from where the command runs, and that is this directory, too.
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
-        .unwrap_or_else(|| PathBuf::from(program))
+/// Where `PATH` has the shell; looked up once, by a nursery for all its guardians. To try each folder by an exec that
+/// fails costs more than the look, and the look as much as a fork.
+pub(super) fn find_shell() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            // What is relative depends on the call: from there on the exec searches.
+            .take_while(|folder| folder.is_absolute())
+            .map(|folder| folder.join(SHELLS[0]))
+            .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
+    });
+    found.as_deref()
 }
 
 fn duplicate_output() -> io::Result<OwnedFd> {
