@@ -100,6 +100,9 @@ pub struct Client {
     env: Arc<dyn Environment>,
     reach: Arc<Reach>,
     patience: Duration,
+    /// Rules broken on purpose.
+    #[cfg(feature = "testing")]
+    mutations: tenure_store::mutation::Mutations,
 }
 
 impl Client {
@@ -119,7 +122,16 @@ impl Client {
             store,
             env,
             patience: PATIENCE,
+            #[cfg(feature = "testing")]
+            mutations: tenure_store::mutation::Mutations::default(),
         }
+    }
+
+    /// As this, with rules broken on purpose.
+    #[cfg(feature = "testing")]
+    pub(crate) fn breaking(mut self, mutations: tenure_store::mutation::Mutations) -> Self {
+        self.mutations = mutations;
+        self
     }
 
     /// Rides out a store that is away, or loses answers, for `patience` instead of ten seconds. Zero: each write is

@@ -230,6 +230,8 @@ impl Engine {
         config.check()?;
         let node = Node::join(store.clone(), config.clone()).await?;
         let client = Client::with_peers(store.clone(), config.env.clone(), config.peers());
+        #[cfg(feature = "testing")]
+        let client = client.breaking(config.mutations.clone());
         let looked_ms = AtomicU64::new(config.env.boot_ms());
         let shared = Arc::new(Shared {
             store,

@@ -558,6 +558,7 @@ impl Runner {
             continuation: None,
             handed_over: false,
             quiet_ms: 0,
+            lost: Vec::new(),
             fence,
         };
         self.recover(&tenure).await.map(|_| ())

@@ -24,6 +24,7 @@ pub mod provider;
 pub mod registry;
 pub mod remote;
 pub mod run;
+pub mod screen;
 pub mod shrink;
 pub mod stranded;
 pub mod takings;

@@ -4,6 +4,7 @@
 //! The rules are those of the ownership protocol; `R1`… name them.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tenure_core::event::body::{Phase, RecoveryDecision};
 use tenure_core::event::{Event, EventRecord, NewEvent};
@@ -297,10 +298,24 @@ pub struct Tenure {
     /// It was handed over to this node, which has just accepted it: nothing was lost, and a step that is open
     /// waits only for approvals (R11).
     pub handed_over: bool,
-    /// How many milliseconds from now on something that the lost owner started may still live (R10): what is left
-    /// of its last lease by the store's clock, and a second. 0 when its process is known to be gone with all it
-    /// started, and when nobody was lost. The log moves at once; the first spawn waits, or for a proof.
+    /// How many milliseconds from now on something that a lost owner started may still live (R10): what is left
+    /// of its last lease by the store's clock and by this process's own, and a second. 0 when its process is known to
+    /// be gone with all it started, and when nobody was lost. The log moves at once; the first spawn waits, or for a
+    /// proof.
     pub quiet_ms: u64,
+    /// Whom [`Tenure::quiet_ms`] is about, as far as the store keeps it.
+    pub lost: Vec<LostOwner>,
+}
+
+/// An owner that was lost without a proof that what it had started is over (R10).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostOwner {
+    /// Its incarnation.
+    pub incarnation: String,
+    /// The number of its last renewal; none is negative, and a negative one says that it is not known.
+    pub renewal_no: i64,
+    /// How long a renewal was good for, in milliseconds.
+    pub lease_ms: i64,
 }
 
 /// An interrupt request (R5), one keyed unfenced transaction.

@@ -111,6 +111,7 @@ macro_rules! conformance_cases {
             lapsing::a_node_that_resigns_is_not_charged_and_leaves_nothing_behind,
             lapsing::what_a_silent_node_started_is_given_its_lease_and_a_second,
             lapsing::whoever_comes_waits_for_what_a_lost_owner_started,
+            lapsing::whoever_starts_something_has_waited_for_all_who_come,
             handing::the_poll_reads_all_that_a_node_holds,
             placing::every_session_is_in_one_state_and_acquire_agrees,
             placing::lists_show_what_the_log_says,

@@ -71,6 +71,12 @@ mutations! {
     InterruptNotKeyed = "R5-interrupt-not-keyed", "tenure-store conformance::a_running_session_is_cancelled_once_per_key";
     /// `follow` reads before it subscribes.
     FollowSubscribesLate = "P6-follow-subscribes-late", "tenure-store conformance::follow_misses_nothing_between_replay_and_tail";
+    /// What a reader was shown ahead of the log is not taken back.
+    SupersededUnsaid = "P6-superseded-unsaid", "tenure-engine reading::what_a_lost_owner_showed_is_taken_back_before_anything_of_the_next";
+    /// Live text of an owner is shown before the log has told of it.
+    LiveNotHeld = "P6-live-not-held", "tenure-engine reading::what_a_lost_owner_showed_is_taken_back_before_anything_of_the_next";
+    /// Live text is shown as it comes.
+    LiveUntracked = "P6-live-untracked", "tenure-engine reading::live_text_is_shown_once_and_in_place";
     /// A crash is not charged.
     NoCharge = "R8-no-charge", "tenure-store conformance::only_sessions_at_work_are_charged";
     /// A live owner's session can be taken.
@@ -99,6 +105,8 @@ mutations! {
     LockNotAsked = "R13-lock-not-asked", "tenure-store conformance::a_node_that_crashed_is_dead_at_once";
     /// Only the direct successor of a lost owner waits for what that one started.
     QuietForgotten = "R10-quiet-forgotten", "tenure-store conformance::whoever_comes_waits_for_what_a_lost_owner_started";
+    /// Whether what a lost owner started is over is judged by the store's clock alone.
+    QuietByStoreClock = "R10-quiet-by-store-clock", "tenure-store machine::lapse::tests::a_clock_that_jumps_ahead_ends_no_quiet_time";
     /// A refused append in a batch takes its neighbours along.
     RefusalHarmsBatch = "R12-refusal-harms-batch", "tenure-store conformance::one_refused_append_harms_no_neighbour";
     /// A known event id is appended again.

@@ -32,6 +32,7 @@ mod writer;
 pub use place::{is_url, without_password};
 
 use crate::Switches;
+use crate::api::Acquire;
 use crate::clock::{StoreClock, SystemClock};
 use crate::error::OpenError;
 use crate::hooks::Hooks;
@@ -182,6 +183,14 @@ impl Shared {
         self.presences
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The quiet time of a claim, by what this process has seen on its own clock, too (R10).
+    fn quieted(&self, taker: &Incarnation, taken: Acquire) -> Acquire {
+        let observations = self.observations.lock();
+        let mut observations = observations.unwrap_or_else(PoisonError::into_inner);
+        let seen = observations.entry(taker.as_str().to_owned()).or_default();
+        seen.quiet(self.clock.boottime_ms(), taken, &self.switches)
     }
 
     /// A node of this process is no more.

@@ -120,6 +120,9 @@ impl Follow<'_> {
                     if let Some(end) = self.item(item, &mut state, view).await? {
                         return Ok(end);
                     }
+                    while let Some(item) = state.shown.released() {
+                        view.live(&item);
+                    }
                 }
                 answer = state.questions.answered() => {
                     self.answer(answer, &mut state, view).await?;

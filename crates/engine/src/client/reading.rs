@@ -27,6 +27,7 @@ pub enum Shown {
 
 struct Reading {
     log: BoxStream<'static, Result<FollowItem, ReadError>>,
+    client: Client,
     live: Option<LiveFeed>,
     tracker: LiveTracker,
     ready: VecDeque<Shown>,
@@ -45,10 +46,15 @@ impl Client {
         session: &SessionId,
         after: Option<u64>,
     ) -> BoxStream<'static, Result<Shown, ReadError>> {
+        let ahead = broken!(self, LiveNotHeld);
         let reading = Reading {
             log: self.follow(session, after),
+            client: self.clone(),
             live: Some(self.follow_live(session)),
-            tracker: LiveTracker::new(),
+            tracker: match ahead {
+                true => LiveTracker::ahead_of_everything(),
+                false => LiveTracker::new(),
+            },
             ready: VecDeque::new(),
             over: false,
         };
@@ -80,6 +86,9 @@ impl Reading {
                     }
                 },
                 item = next_live(&mut self.live) => match item {
+                    Some(item) if broken!(self.client, LiveUntracked) => {
+                        self.ready.push_back(Shown::Live(item));
+                    }
                     Some(item) => self.ready.extend(self.tracker.live(item).map(Shown::Live)),
                     None => self.live = None,
                 },
@@ -93,9 +102,14 @@ impl Reading {
                 live.saw(event);
             }
             let markers = self.tracker.event(event);
-            self.ready.extend(markers.into_iter().map(Shown::Live));
+            if !broken!(self.client, SupersededUnsaid) {
+                self.ready.extend(markers.into_iter().map(Shown::Live));
+            }
         }
         self.ready.push_back(Shown::Log(item));
+        while let Some(item) = self.tracker.released() {
+            self.ready.push_back(Shown::Live(item));
+        }
     }
 }
 

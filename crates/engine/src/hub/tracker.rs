@@ -9,6 +9,8 @@ use tenure_core::id::MessageId;
 
 /// Messages whose attempts are remembered as over. Live items are never this far behind the log.
 const REMEMBERED: usize = 64;
+/// Items of an attempt that the log has not come to. The oldest goes first; the log has it.
+const HELD: usize = 256;
 
 /// One part of a message as this reader has seen it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,9 +28,15 @@ struct Part {
 }
 
 /// What one reader of a session saw live and has not seen confirmed. Its size is bounded by the open step.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct LiveTracker {
     epoch: Option<u64>,
+    /// The attempt that live text is shown of: the newest that the log began or, before it tells of any, the first that
+    /// something came of.
+    current: Option<(MessageId, u32)>,
+    /// Text of other attempts. Its start may be on its way in the log, behind what takes earlier text back.
+    held: VecDeque<LiveItem>,
+    holds: bool,
     parts: BTreeMap<(MessageId, u32), Part>,
     /// Attempts below this number of a message are over; all of it, once its step is.
     floors: VecDeque<(MessageId, u32)>,
@@ -37,7 +45,22 @@ pub struct LiveTracker {
 impl LiveTracker {
     /// A tracker that has seen nothing.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            epoch: None,
+            current: None,
+            held: VecDeque::new(),
+            holds: true,
+            parts: BTreeMap::new(),
+            floors: VecDeque::new(),
+        }
+    }
+
+    /// Broken on purpose: it shows text of attempts that the log has not come to.
+    pub(crate) fn ahead_of_everything() -> Self {
+        Self {
+            holds: false,
+            ..Self::new()
+        }
     }
 
     /// The newest epoch seen in the log.
@@ -46,7 +69,7 @@ impl LiveTracker {
     }
 
     /// The next event of the log. What is returned is to be shown *before* the event: live text that it, or
-    /// the change of owner it shows, leaves unconfirmed.
+    /// the change of owner it shows, leaves unconfirmed. Behind the event, [`LiveTracker::released`] is to be asked.
     pub fn event(&mut self, event: &Event) -> Vec<LiveItem> {
         let mut out = Vec::new();
         if let Some(epoch) = event.epoch {
@@ -57,6 +80,7 @@ impl LiveTracker {
         }
         match &event.body {
             EventBody::AttemptStarted(start) => {
+                self.current = Some((start.message.clone(), start.attempt));
                 self.raise_floor(&start.message, start.attempt);
                 self.give_up_below(&start.message, start.attempt, &mut out);
             }
@@ -86,9 +110,49 @@ impl LiveTracker {
         out
     }
 
+    /// What was held until the log came to it, to be shown behind the event that was told last; to be asked for until
+    /// there is none.
+    pub fn released(&mut self) -> Option<LiveItem> {
+        loop {
+            let due = self.held.iter().position(|item| self.is_due(item))?;
+            let item = self.held.remove(due)?;
+            let shown = self.live(item);
+            if shown.is_some() {
+                return shown;
+            }
+        }
+    }
+
+    fn is_due(&self, item: &LiveItem) -> bool {
+        let LiveItem::Delta {
+            message, attempt, ..
+        } = item
+        else {
+            return true;
+        };
+        let current = self.current.as_ref();
+        current.is_some_and(|(of, number)| of == message && number == attempt)
+            || *attempt < self.floor(message)
+    }
+
     /// A live item as it arrived, perhaps twice, late, or with a gap before it. What is returned is to be
-    /// shown; a gap is left to the log.
+    /// shown; a gap is left to the log, and text of an attempt that the log has not come to is held.
     pub fn live(&mut self, item: LiveItem) -> Option<LiveItem> {
+        if let LiveItem::Delta {
+            message, attempt, ..
+        } = &item
+            && self.holds
+        {
+            self.current
+                .get_or_insert_with(|| (message.clone(), *attempt));
+            if !self.is_due(&item) {
+                if self.held.len() == HELD {
+                    self.held.pop_front();
+                }
+                self.held.push_back(item);
+                return None;
+            }
+        }
         let LiveItem::Delta {
             message,
             attempt,
@@ -206,6 +270,12 @@ impl LiveTracker {
             self.floors.pop_front();
         }
         self.floors.push_back((message.clone(), floor));
+    }
+}
+
+impl Default for LiveTracker {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

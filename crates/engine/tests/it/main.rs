@@ -22,6 +22,7 @@ mod ordering;
 mod overflows;
 mod peer;
 mod permissions;
+mod reading;
 mod recovery;
 mod riding;
 mod serving;

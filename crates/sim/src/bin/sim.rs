@@ -16,8 +16,8 @@ usage: cargo xtask sim [--seeds N] [--seed S] [--scenario NAME] [--mutant NAME] 
 
   --seeds N        how many seeds to run (1000; with --seed alone: 1)
   --seed S         the first seed (1)
-  --scenario NAME  mixed, interrupts, crashes, drains, outages, edges, silence, orphans, rests or places;
-                   else the seed chooses
+  --scenario NAME  mixed, interrupts, crashes, drains, outages, edges, silence, orphans, rests, places or
+                   relays; else the seed chooses
   --mutant NAME    breaks a rule on purpose: the first seed that fails is a success
   --mutants        breaks each rule in turn and prints the first seed that shows it
   --only TEXT      with --mutants: only those whose names contain it

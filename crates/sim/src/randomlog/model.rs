@@ -1,6 +1,7 @@
 //! The models a random session talks to.
 
 use tenure_core::ModelRef;
+use tenure_core::model::Blind;
 
 /// A model, and the protocol it is asked in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Asked {
     pub protocol: &'static str,
     /// Models of one family read each other's state.
     pub family: &'static str,
+    /// What it is known not to see.
+    pub blind: Blind,
 }
 
 impl Asked {
@@ -36,6 +39,18 @@ const fn asked(
         model,
         protocol,
         family,
+        blind: Blind {
+            images: false,
+            documents: false,
+        },
+    }
+}
+
+/// As `asked`, and known not to see these.
+const fn blind(asked: Asked, images: bool, documents: bool) -> Asked {
+    Asked {
+        blind: Blind { images, documents },
+        ..asked
     }
 }
 
@@ -60,7 +75,7 @@ const SONNET_FAMILY: &str = "claude-sonnet-4-5";
 pub const MODELS: &[Asked] = &[
     asked("anthropic", SONNET, ANTHROPIC, SONNET_FAMILY),
     asked("openai", "gpt-5.4", RESPONSES, "gpt-5.4"),
-    asked("local", "m1", CHAT, "m1"),
+    blind(asked("local", "m1", CHAT, "m1"), true, true),
     asked(
         "google",
         "gemini-3-pro-preview",
@@ -86,5 +101,5 @@ pub const MODELS: &[Asked] = &[
     asked("google", "gemini-2.5-pro", GEMINI, "gemini-2.5-pro"),
     asked("vertex", "gemini-2.5-pro", GEMINI, "gemini-2.5-pro"),
     asked("aws", AWS_SONNET, BEDROCK, AWS_SONNET),
-    asked("aws", NOVA, BEDROCK, NOVA),
+    blind(asked("aws", NOVA, BEDROCK, NOVA), false, true),
 ];

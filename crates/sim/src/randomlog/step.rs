@@ -31,6 +31,7 @@ impl RandomLog {
         let message = self.fresh();
         let model = self.asked.reference();
         let last = self.tape.once_in(12);
+        self.unseen();
         self.add(StepStarted {
             message: message.clone(),
             step: self.state.step + 1,
@@ -55,6 +56,19 @@ impl RandomLog {
             }
         }
         self.tools();
+    }
+
+    /// Whoever attached something that the model is known not to see is told so, once.
+    fn unseen(&mut self) {
+        let (model, blind) = (self.asked.reference(), self.asked.blind);
+        let names = self.state.unseen_media(&model, blind);
+        if !names.is_empty() {
+            self.add(MediaWithheld {
+                model,
+                blind,
+                names,
+            });
+        }
     }
 
     /// One attempt's stream, to its end, its cut, a crash or an interrupt.

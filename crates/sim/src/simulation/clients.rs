@@ -2,6 +2,7 @@
 
 use super::executor::{Micros, Proc};
 use super::plan::{Action, ActionKind, PATIENCE_FOR_COMMITS, When};
+use super::screen::Screen;
 use super::world::{PROVIDER, World};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,7 +12,7 @@ use tenure_core::event::body::{AttachmentReplaced, Delivery, Location, Permissio
 use tenure_core::event::{Event, EventBody, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
-use tenure_engine::{Client, EngineError, NewSession, Prompt};
+use tenure_engine::{Client, EngineError, NewSession, Prompt, Shown};
 use tenure_store::{
     Append, AppendError, DeleteError, FollowItem, Interrupt, Interrupted, ReadError, Store,
 };
@@ -33,8 +34,8 @@ pub struct Told {
     pub deleted: Vec<SessionId>,
     /// Sessions whose parked inputs somebody woke.
     pub unparked: Vec<SessionId>,
-    /// What followers saw, by session: ids in order, from seq 0.
-    pub seen: BTreeMap<SessionId, Vec<EventId>>,
+    /// What each reader of a session saw: ids in order, from seq 0.
+    pub seen: BTreeMap<(SessionId, usize), Vec<EventId>>,
 }
 
 /// The clients of one run.
@@ -195,11 +196,11 @@ impl Clients {
         self.world
             .executor
             .spawn(CLIENTS, async move { clients.approve(asked).await });
-        if self.world.plan.follow {
+        for reader in 0..self.world.plan.readers {
             let (clients, followed) = (self.clone(), session.clone());
-            self.world
-                .executor
-                .spawn(CLIENTS, async move { clients.follow(followed).await });
+            self.world.executor.spawn(CLIENTS, async move {
+                clients.follow(followed, reader).await;
+            });
         }
     }
 
@@ -475,14 +476,15 @@ impl Clients {
     }
 
     /// Follows the session through one node after the other, and checks that no event is missed or repeated.
-    async fn follow(self: Arc<Self>, session: SessionId) {
+    async fn follow(self: Arc<Self>, session: SessionId, reader: usize) {
         let mut cursor: Option<u64> = None;
+        let named = (session.clone(), reader);
         while !self.over() {
             let node = self.world.below(self.world.plan.nodes as u64) as usize;
             let patience = 200_000 + self.world.below(8_000_000);
-            let (of, after, clients) = (session.clone(), cursor, self.clone());
-            let followed = self.world.on_some_node(node, move |_, store| async move {
-                clients.read_on(store, of, after, patience).await
+            let (of, after, clients) = (named.clone(), cursor, self.clone());
+            let followed = self.world.on_some_node(node, move |client, _| async move {
+                clients.read_on(client, of, after, patience).await
             });
             match followed.await {
                 Some(Some(reached)) => cursor = reached,
@@ -490,28 +492,43 @@ impl Clients {
                 Some(None) => return,
                 // The node is gone. What it had shown is shown already.
                 None => {
-                    cursor = self.seen_through(&session);
+                    cursor = self.seen_through(&named);
                     self.world.executor.sleep_micros(200_000).await;
                 }
             }
         }
     }
 
-    fn seen_through(&self, session: &SessionId) -> Option<u64> {
+    fn seen_through(&self, reader: &(SessionId, usize)) -> Option<u64> {
         let told = self.told();
-        let seen = told.seen.get(session)?.len() as u64;
+        let seen = told.seen.get(reader)?.len() as u64;
         seen.checked_sub(1)
+    }
+
+    /// A reader that has not seen the whole log, in words; none when all have.
+    pub fn behind(&self) -> Option<String> {
+        let told = self.told();
+        let behind = told.seen.iter().find_map(|((session, reader), seen)| {
+            let head = self.world.database.session(session).ok()??.head;
+            let whole = seen.len() as u64 > head || told.deleted.contains(session);
+            let words = || format!("reader {reader} of {session} saw {} events", seen.len());
+            (!whole).then(words)
+        });
+        behind
     }
 
     async fn read_on(
         self: Arc<Self>,
-        store: Arc<dyn Store>,
-        session: SessionId,
+        client: Client,
+        reader: (SessionId, usize),
         after: Option<u64>,
         patience: Micros,
     ) -> Option<Option<u64>> {
         use futures::StreamExt;
-        let mut items = tenure_store::follow(store, session.clone(), after);
+        let session = &reader.0;
+        let mut items = client.read(session, after);
+        let (ledger, database) = (&self.world.ledger, &self.world.database);
+        let mut screen = Screen::new(session.clone(), ledger.clone(), database.clone());
         let mut cursor = after;
         let end = self.world.executor.sleep_micros(patience);
         tokio::pin!(end);
@@ -522,15 +539,20 @@ impl Clients {
                 item = items.next() => item,
             };
             match item {
-                Some(Ok(FollowItem::Event(event))) => {
-                    self.saw(&session, &event, cursor);
+                Some(Ok(Shown::Log(FollowItem::Event(event)))) => {
+                    self.saw(&reader, &event, cursor);
+                    screen.event(&event);
                     cursor = Some(event.seq);
                 }
-                Some(Ok(FollowItem::Synced { .. })) => {}
+                Some(Ok(Shown::Log(FollowItem::Synced { .. }))) => {}
+                Some(Ok(Shown::Live(item))) => {
+                    screen.live(&item);
+                    self.dawdle().await;
+                }
                 Some(Err(ReadError::UnknownSession(_))) => return None,
                 // Made again behind this reader's back: another log.
                 Some(Err(ReadError::CursorBeyondHead { .. }))
-                    if self.told().deleted.contains(&session) =>
+                    if self.told().deleted.contains(session) =>
                 {
                     return None;
                 }
@@ -546,7 +568,16 @@ impl Clients {
         }
     }
 
-    fn saw(&self, session: &SessionId, event: &Event, cursor: Option<u64>) {
+    /// Where texts are long, a reader does something else now and then.
+    async fn dawdle(&self) {
+        if self.world.plan.model.talk > 100 && self.world.below(60) == 0 {
+            let rest = 1_000_000 + self.world.below(2_000_000);
+            self.world.executor.sleep_micros(rest).await;
+        }
+    }
+
+    fn saw(&self, reader: &(SessionId, usize), event: &Event, cursor: Option<u64>) {
+        let session = &reader.0;
         // A creation that came late may have made it again.
         if self.told().deleted.contains(session) {
             return;
@@ -557,7 +588,7 @@ impl Clients {
             self.world.ledger.violated("P6", words);
         }
         let mut told = self.told();
-        let seen = told.seen.entry(session.clone()).or_default();
+        let seen = told.seen.entry(reader.clone()).or_default();
         match seen.get(event.seq as usize) {
             None => seen.push(event.id.clone()),
             Some(before) if *before == event.id => {}

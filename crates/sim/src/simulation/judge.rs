@@ -55,7 +55,9 @@ pub fn unrest(world: &World, clients: &Clients) -> Option<String> {
             SessionState::Idle | SessionState::Parked { .. } | SessionState::Quarantined { .. }
         )
     });
-    busy.map(|row| format!("{} is {:?}", row.id, row.state))
+    let busy = busy.map(|row| format!("{} is {:?}", row.id, row.state));
+    // At rest, every reader sees the whole log (P6).
+    busy.or_else(|| clients.behind())
 }
 
 fn add(found: &mut Vec<Violation>, promise: &str, message: String) {
@@ -310,7 +312,7 @@ fn told(told: &Told, logs: &Logs, found: &mut Vec<Violation>) {
             interrupt(session, named.as_ref(), answer, events, woken, found);
         }
     }
-    for (session, seen) in told.seen.iter().filter(|(of, _)| kept(of)) {
+    for ((session, _), seen) in told.seen.iter().filter(|((of, _), _)| kept(of)) {
         let Some(events) = logs.get(session) else {
             continue;
         };

@@ -9,6 +9,7 @@ use super::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::event::EventBody;
+use tenure_core::event::body::FragmentKind;
 use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_core::placement::Serves;
 use tenure_store::memory::Database;
@@ -113,6 +114,8 @@ struct State {
     counts: BTreeMap<&'static str, u64>,
     pids: u32,
     notes: Vec<(Micros, String)>,
+    /// What the model says in each attempt, part by part.
+    says: BTreeMap<String, Vec<(FragmentKind, String)>>,
 }
 
 impl Ledger {
@@ -328,6 +331,24 @@ impl Ledger {
                 && &start.call == call
                 && start.ended == Some(Ended::Done)
         })
+    }
+
+    /// The model says this in the attempt, as one part of its answer, if it is not cut.
+    pub fn says(&self, key: &str, kind: FragmentKind, text: String) {
+        let mut state = self.state();
+        let parts = state.says.entry(key.to_owned()).or_default();
+        parts.push((kind, text));
+    }
+
+    /// Did the model say `text` in the attempt, `offset` bytes into some part of its answer?
+    pub fn has_said(&self, key: &str, kind: FragmentKind, offset: u64, text: &str) -> bool {
+        let state = self.state();
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let there = |whole: &str| whole.get(from..).is_some_and(|rest| rest.starts_with(text));
+        let parts = state.says.get(key).into_iter().flatten();
+        parts
+            .filter(|part| part.0 == kind)
+            .any(|(_, whole)| there(whole))
     }
 
     /// A request leaves `proc` for a model. `key` names the attempt or the compaction, `hash` the body.

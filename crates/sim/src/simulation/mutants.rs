@@ -143,7 +143,8 @@ fn shows_in(mutation: Mutation) -> Option<Scenario> {
         M::NoSelfFence | M::RenewalMeasuredLate | M::ChildrenOutliveNode | M::RenewWhenDead => {
             Some(Scenario::Silence)
         }
-        M::SpawnNotDelayed | M::QuietForgotten => Some(Scenario::Orphans),
+        M::SpawnNotDelayed | M::QuietForgotten | M::QuietByStoreClock => Some(Scenario::Orphans),
+        M::SupersededUnsaid | M::LiveNotHeld | M::LiveUntracked => Some(Scenario::Relays),
         M::NoGenerationCheck | M::PlacementIgnored | M::MovedSessionStays => Some(Scenario::Places),
         _ => None,
     }

@@ -52,6 +52,8 @@ pub struct Link {
     pub deaf: bool,
     /// Hints take up to so many microseconds more.
     pub late_hints: Micros,
+    /// Streams to other nodes lose, repeat and delay what they carry, and break.
+    pub bad_wires: bool,
 }
 
 /// What the next committing request of a node meets.
@@ -435,6 +437,23 @@ impl Network {
         (!lost).then(|| [Some(first), twice].into_iter().flatten().collect())
     }
 
+    /// What becomes of the next item of a stream that a node sends to another.
+    pub fn wire(&self, from: usize) -> Wire {
+        let mut state = self.state();
+        let bad = state.links.get(from).is_some_and(|link| link.bad_wires);
+        let chance = &mut state.chance;
+        let after = 100 + chance.below(if bad { 400_000 } else { 900 });
+        match chance.below(if bad { 40 } else { 1_000 }) {
+            0 => Wire::Breaks,
+            1..=3 => Wire::Lost,
+            4..=6 => Wire::Twice { after },
+            7..=9 => Wire::Alone {
+                after: after + chance.below(2_000_000),
+            },
+            _ => Wire::Next { after },
+        }
+    }
+
     /// The sessions a reader is to be told of now.
     fn due(&self, at: usize, watchers: &Weak<Watchers>) -> BTreeSet<SessionId> {
         let mut state = self.state();
@@ -454,6 +473,30 @@ impl Network {
     pub fn commits(&self) -> u64 {
         self.state().commits
     }
+}
+
+/// What becomes of an item of a stream between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// It arrives behind the one before.
+    Next {
+        /// After so long.
+        after: Micros,
+    },
+    /// It arrives twice.
+    Twice {
+        /// After so long, each.
+        after: Micros,
+    },
+    /// It arrives by itself: what is sent behind it overtakes it.
+    Alone {
+        /// After so long.
+        after: Micros,
+    },
+    /// It does not arrive.
+    Lost,
+    /// Neither it nor anything behind it arrives.
+    Breaks,
 }
 
 /// What becomes of a request.

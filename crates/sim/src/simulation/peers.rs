@@ -1,18 +1,25 @@
 //! Nodes that reach each other directly: what they say to each other is late, lost, or said twice.
 
-use super::executor::{Proc, WORLD};
-use super::network::Network;
-use futures::future::{BoxFuture, ready};
+use super::executor::{Executor, Proc, WORLD};
+use super::network::{Network, Wire};
+use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::id::{Incarnation, SessionId};
 use tenure_engine::{NodeService, Peer, Peers, Relayed, Unreached, Woken};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// How long an answer is waited for, in microseconds.
 const PATIENCE: u64 = 2_000_000;
+/// Items a stream holds on each side of the wire.
+const WIRE: usize = 32;
+/// Who has nothing to say for so long says that, in microseconds.
+const BEAT: u64 = 1_000_000;
+/// Who says nothing at all for so long is cut off, in microseconds.
+const SILENCE: u64 = 3_500_000;
 
 /// Who answers in the name of which life.
 #[derive(Clone, Default)]
@@ -114,6 +121,100 @@ impl SimPeers {
     }
 }
 
+/// What a life of a node says, as it arrives elsewhere. It speaks for as long as its process runs and the reader stays.
+fn stream(
+    network: Network,
+    line: &Line,
+    said: BoxStream<'static, Relayed>,
+) -> BoxStream<'static, Relayed> {
+    let executor = network.executor().clone();
+    let (speaks, wire) = mpsc::channel(WIRE);
+    let (arrives, hears) = mpsc::channel(WIRE);
+    executor.spawn(line.proc, speak(executor.clone(), said, speaks));
+    let carrier = Carrier {
+        network,
+        from: line.node,
+        wire,
+        arrives,
+    };
+    executor.spawn(WORLD, carrier.carry());
+    futures::stream::unfold(hears, |mut hears| async move {
+        let item = hears.recv().await?;
+        Some((item, hears))
+    })
+    .boxed()
+}
+
+/// The speaking side: what there is to say, and a beat in between.
+async fn speak(
+    executor: Executor,
+    mut said: BoxStream<'static, Relayed>,
+    speaks: mpsc::Sender<Option<Relayed>>,
+) {
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = speaks.closed() => return,
+            next = said.next() => match next {
+                Some(next) => Some(next),
+                None => return,
+            },
+            () = executor.sleep_micros(BEAT) => None,
+        };
+        if speaks.send(next).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What lies between: in order mostly, bounded, and given up when nothing comes for too long.
+struct Carrier {
+    network: Network,
+    from: usize,
+    wire: mpsc::Receiver<Option<Relayed>>,
+    arrives: mpsc::Sender<Relayed>,
+}
+
+impl Carrier {
+    async fn carry(mut self) {
+        let executor = self.network.executor().clone();
+        loop {
+            let item = tokio::select! {
+                biased;
+                () = self.arrives.closed() => return,
+                item = self.wire.recv() => item,
+                () = executor.sleep_micros(SILENCE) => return,
+            };
+            let item = match item {
+                Some(Some(item)) => item,
+                Some(None) => continue,
+                None => return,
+            };
+            let (after, times) = match self.network.wire(self.from) {
+                Wire::Breaks => return,
+                Wire::Lost => continue,
+                Wire::Next { after } => (after, 1),
+                Wire::Twice { after } => (after, 2),
+                Wire::Alone { after } => {
+                    let (executor, arrives) = (executor.clone(), self.arrives.clone());
+                    self.network.executor().spawn(WORLD, async move {
+                        executor.sleep_micros(after).await;
+                        // Whoever reads may have gone, or be slow: then it is lost.
+                        let _ = arrives.try_send(item);
+                    });
+                    continue;
+                }
+            };
+            executor.sleep_micros(after).await;
+            for _ in 0..times {
+                if self.arrives.send(item.clone()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 impl Peers for SimPeers {
     fn wake(&self, peer: &Peer, session: &SessionId) -> BoxFuture<'static, Woken> {
         let session = session.clone();
@@ -123,11 +224,19 @@ impl Peers for SimPeers {
 
     fn live(
         &self,
-        _: &Peer,
-        _: &SessionId,
+        peer: &Peer,
+        session: &SessionId,
     ) -> BoxFuture<'static, Result<BoxStream<'static, Relayed>, Unreached>> {
-        let reason = "live items are not relayed here".to_owned();
-        Box::pin(ready(Err(Unreached::Failed { reason })))
+        let line = self.board.lines().get(&peer.incarnation).cloned();
+        let session = session.clone();
+        let asked = self.ask(&peer.incarnation, move |service| service.live(&session));
+        let network = self.network.clone();
+        Box::pin(async move {
+            let said = asked.await?;
+            // It was there when it was asked.
+            let line = line.ok_or(Unreached::Refused)?;
+            Ok(stream(network, &line, said))
+        })
     }
 
     fn probe(&self, peer: &Peer) -> BoxFuture<'static, Result<(), Unreached>> {

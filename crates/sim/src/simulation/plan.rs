@@ -41,11 +41,13 @@ pub enum Scenario {
     Rests,
     /// Sessions that move, places that only some nodes serve, sandboxes rebuilt under running calls.
     Places,
+    /// Readers on every node of what one of them streams, while it dies, is paused, cut off or drained.
+    Relays,
 }
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Mixed,
         Self::Interrupts,
         Self::Crashes,
@@ -56,6 +58,7 @@ impl Scenario {
         Self::Orphans,
         Self::Rests,
         Self::Places,
+        Self::Relays,
     ];
 
     /// Its name on the command line.
@@ -71,6 +74,7 @@ impl Scenario {
             Self::Orphans => "orphans",
             Self::Rests => "rests",
             Self::Places => "places",
+            Self::Relays => "relays",
         }
     }
 
@@ -174,6 +178,8 @@ pub enum FaultKind {
     },
     /// The database's clock jumps by so many milliseconds, ahead or back.
     DatabaseJump(i64),
+    /// What its streams to other nodes carry is lost, repeated, late or cut, for so long.
+    BadWires(Micros),
 }
 
 impl FaultKind {
@@ -186,6 +192,7 @@ impl FaultKind {
             | Self::Deaf(lasts)
             | Self::StoreOut(lasts)
             | Self::StoreFull(lasts)
+            | Self::BadWires(lasts)
             | Self::Slow { lasts, .. }
             | Self::SlowStore { lasts, .. }
             | Self::LateAnswers { lasts, .. }
@@ -281,6 +288,8 @@ pub struct ModelPlan {
     pub delta: Micros,
     /// The longest call, in milliseconds.
     pub work_ms: u64,
+    /// Pieces of its longest text.
+    pub talk: u64,
 }
 
 /// One run.
@@ -300,8 +309,8 @@ pub struct Plan {
     pub placed: bool,
     /// How long a drain may take.
     pub drain_budget: Micros,
-    /// A reader follows each session.
-    pub follow: bool,
+    /// So many readers follow each session.
+    pub readers: usize,
     /// What clients do.
     pub actions: Vec<Action>,
     /// What goes wrong.
@@ -309,7 +318,7 @@ pub struct Plan {
 }
 
 /// What each seed's scenario is drawn from: so many parts each.
-const SHARES: [(Scenario, u64); 10] = [
+const SHARES: [(Scenario, u64); 11] = [
     (Scenario::Mixed, 6),
     (Scenario::Interrupts, 2),
     (Scenario::Crashes, 2),
@@ -320,6 +329,7 @@ const SHARES: [(Scenario, u64); 10] = [
     (Scenario::Orphans, 1),
     (Scenario::Rests, 1),
     (Scenario::Places, 1),
+    (Scenario::Relays, 2),
 ];
 
 /// Where a session of a run with placement is made; where it is moved to.
@@ -334,12 +344,12 @@ impl Plan {
         let mut draft = Draft { chance, scenario };
         let model = draft.model(seed);
         let nodes = match scenario {
-            Scenario::Places => 3,
+            Scenario::Places | Scenario::Relays => 3,
             _ => draft.within(2, 3) as usize,
         };
         let sessions = match scenario {
             Scenario::Interrupts | Scenario::Orphans | Scenario::Rests => 1,
-            Scenario::Silence => draft.within(1, 2) as usize,
+            Scenario::Silence | Scenario::Relays => draft.within(1, 2) as usize,
             Scenario::Drains => draft.within(2, 4) as usize,
             _ => draft.within(1, 3) as usize,
         };
@@ -352,7 +362,10 @@ impl Plan {
             model,
             placed: scenario == Scenario::Places,
             drain_budget: draft.within(1, 10) * SECOND,
-            follow: draft.chance.percent(50),
+            readers: match scenario {
+                Scenario::Relays => nodes,
+                _ => usize::from(draft.chance.percent(50)),
+            },
             actions,
             faults,
         }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use std::sync::Arc;
 use tenure_core::error::{ErrorClass, ProviderError};
+use tenure_core::event::body::FragmentKind;
 use tenure_core::model::ModelLimits;
 use tenure_core::provider::{Finish, ProviderEvent};
 use tenure_core::request::Request;
@@ -88,6 +89,7 @@ impl Provider for SimProvider {
             plan: &self.plan,
             acts: Vec::new(),
             key: &attempt.0,
+            ledger: &self.ledger,
         }
         .write(may_call);
         let executor = self.executor.clone();
@@ -183,6 +185,7 @@ struct Answer<'a> {
     plan: &'a ModelPlan,
     acts: Vec<Act>,
     key: &'a str,
+    ledger: &'a Ledger,
 }
 
 impl Answer<'_> {
@@ -238,7 +241,7 @@ impl Answer<'_> {
         let id = "t0".to_owned();
         self.say(vec![ProviderEvent::TextStart { id: id.clone() }]);
         let mut whole = String::new();
-        for _ in 0..1 + self.chance.below(4) {
+        for _ in 0..1 + self.chance.below(self.plan.talk) {
             let text = format!("words {} ", self.chance.below(1_000));
             whole.push_str(&text);
             self.say(vec![ProviderEvent::TextDelta {
@@ -247,6 +250,8 @@ impl Answer<'_> {
             }]);
         }
         whole.push('.');
+        self.ledger
+            .says(self.key, FragmentKind::Text, whole.clone());
         let last = ProviderEvent::TextDelta {
             id: id.clone(),
             text: ".".to_owned(),
@@ -279,6 +284,8 @@ impl Answer<'_> {
             )),
             Protocol::OpenaiChat => Some("{\"field\":\"reasoning_content\"}".to_owned()),
         };
+        self.ledger
+            .says(self.key, FragmentKind::Reasoning, "hm".to_owned());
         self.say(vec![ProviderEvent::ReasoningStart { id: id.clone() }]);
         self.say(vec![
             ProviderEvent::ReasoningDelta {

@@ -257,15 +257,21 @@ impl RemoteStore {
             taker: taker.clone(),
             serves: self.serves.clone(),
         };
-        self.write_with(session, move |db| {
+        let taken = self.write_with(session, move |db| {
             let holder = db.live_holder(&taking.session);
             let taken = take(db)?;
             if let Acquire::Acquired(tenure) = &taken {
                 takings::judge(&ledger, db, &taking, holder, tenure);
             }
             Ok(taken)
-        })
-        .await
+        });
+        let taken = taken.await?;
+        // As the PostgreSQL backend: the database's clock, and what this process has seen on its own (R10).
+        let now = self.machine.boot_ms(self.executor()) as i64;
+        let switches = self.network.database().switches();
+        let mut observers = lock(&self.observer);
+        let seen = observers.entry(taker.clone()).or_default();
+        Ok(seen.quiet(now, taken, switches))
     }
 
     /// Whoever holds tenure is not refused: only a lost one's fence fails, and what was given up (R3).

@@ -46,9 +46,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         less.actions.remove(action);
         all.push(less);
     }
-    if plan.follow {
+    if plan.readers > 0 {
         let mut less = plan.clone();
-        less.follow = false;
+        less.readers -= 1;
         all.push(less);
     }
     let mut model = plan.clone();

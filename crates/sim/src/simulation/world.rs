@@ -442,6 +442,12 @@ impl World {
                 self.network.store_out(true);
                 self.later(lasts, |world| world.network.store_out(false));
             }
+            FaultKind::BadWires(lasts) => {
+                self.network.link(node, |link| link.bad_wires = true);
+                self.later(lasts, move |world| {
+                    world.network.link(node, |link| link.bad_wires = false);
+                });
+            }
             FaultKind::DatabaseJump(by_ms) => {
                 self.clock.offset_ms.fetch_add(by_ms, Ordering::Relaxed);
             }

@@ -69,7 +69,7 @@ fn quiet_plan(seed: u64) -> Plan {
     let mut plan = Plan::of(seed, Some(Scenario::Mixed));
     plan.nodes = 2;
     plan.sessions = 1;
-    plan.follow = true;
+    plan.readers = 1;
     (plan.model.refusals, plan.model.cuts) = (0, 0);
     plan.faults.clear();
     plan.actions = vec![Action {
@@ -202,6 +202,7 @@ fn what_a_lost_owner_leaves_behind_is_found() {
     let left = [
         "R10-spawn-not-delayed",
         "R10-quiet-forgotten",
+        "R10-quiet-by-store-clock",
         "R10-recovery-runs-calls",
         "R9-continuation-not-derived",
         "R7-no-self-fence",
@@ -223,6 +224,18 @@ fn what_is_given_to_or_done_by_the_wrong_one_is_found() {
     all_shown(&wrong, 300);
 }
 
+/// Readers on other nodes, of what one of them streams: what is shown twice or never taken back, and what a node shows
+/// that is faster than the log.
+#[test]
+fn what_a_reader_is_wrongly_shown_is_found() {
+    let shown = [
+        "P6-superseded-unsaid",
+        "P6-live-untracked",
+        "P6-live-not-held",
+    ];
+    all_shown(&shown, 150);
+}
+
 /// Each story by itself, as the mixed seeds hold little of each.
 #[test]
 fn a_fixed_share_of_each_story_breaks_no_promise() {
@@ -231,6 +244,7 @@ fn a_fixed_share_of_each_story_breaks_no_promise() {
         Scenario::Orphans,
         Scenario::Rests,
         Scenario::Places,
+        Scenario::Relays,
     ] {
         all_clean(4_000_000..4_000_020, Some(story));
     }

@@ -172,6 +172,8 @@ pub async fn what_a_silent_node_started_is_given_its_lease_and_a_second(w: World
 pub async fn whoever_comes_waits_for_what_a_lost_owner_started(w: World) {
     let (session, _, _, execution, _) = w.running().await;
     let (observer, later) = (w.join().await, w.join().await);
+    // Both see that it lives; what one has not seen counts from when it hears of the loss.
+    assert_eq!(w.store.reap(&later).await.unwrap(), []);
     assert_eq!(w.store.reap(&observer).await.unwrap(), []);
     for _ in 0..6 {
         w.backend.advance(TICK);
@@ -198,4 +200,30 @@ pub async fn whoever_comes_waits_for_what_a_lost_owner_started(w: World) {
     w.store.renew(&later).await.unwrap();
     let again = w.store.adopt(&session, &later).await.unwrap();
     assert!(matches!(again, Acquire::Acquired(tenure) if tenure.quiet_ms == 0));
+}
+
+pub async fn whoever_starts_something_has_waited_for_all_who_come(w: World) {
+    let (session, _, _, _, message) = w.running().await;
+    let observer = w.join().await;
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    for _ in 0..6 {
+        w.backend.advance(TICK);
+        w.store.renew(&observer).await.unwrap();
+        w.store.reap(&observer).await.unwrap();
+    }
+    w.backend.advance(TICK / 50);
+    assert_eq!(w.store.reap(&observer).await.unwrap().len(), 1);
+    let mut taken = w.acquire(&session, &observer).await;
+    assert!(taken.tenure.quiet_ms > 0);
+    let start = HookOp::EffectStart {
+        message,
+        call: tenure_core::id::CallId::new("c"),
+        generation: 0,
+    };
+    taken.ops(vec![start]).await.unwrap();
+    let again = w.store.adopt(&session, &observer).await.unwrap();
+    assert!(
+        matches!(&again, Acquire::Acquired(tenure) if tenure.quiet_ms == 0 && tenure.lost.is_empty()),
+        "{again:?}"
+    );
 }

@@ -4,9 +4,9 @@ use super::append::write;
 use super::event::{Encoded, Ready};
 use super::head::Head;
 use super::project::Work;
-use super::rows::{LOCK_DELAY_MS, NodeFacts, NodeState, Rows};
+use super::rows::{LOCK_DELAY_MS, NodeState, PROVEN_GONE, Rows};
 use super::{AppendStop, Ran, Stop};
-use crate::api::{Acquire, Fence, Interrupt, Interrupted, Tenure};
+use crate::api::{Acquire, Fence, Interrupt, Interrupted, LostOwner, Tenure};
 use crate::error::AppendError;
 use serde::{Deserialize, Serialize};
 use tenure_core::event::EventBody;
@@ -151,12 +151,8 @@ fn tenure(
         continuation,
         handed_over: false,
         quiet_ms: u64::try_from(quiet).unwrap_or(0),
+        lost: head.lost.clone(),
     })
-}
-
-/// Until when what a lost owner started may still live, on the word of its lease alone (R10).
-fn lives_until(lost: &NodeFacts) -> i64 {
-    lost.lease_until.saturating_add(LOCK_DELAY_MS)
 }
 
 /// Does the session pay for the loss of its owner (R8)?
@@ -184,13 +180,18 @@ fn take(
         Some(owner) if !adopted && head.handed_until.is_none() => rows.node(owner.as_str())?,
         _ => None,
     };
-    if let Some(lost) = &lost {
-        let until = lives_until(lost);
-        let forgets = broken!(rows.switches(), QuietForgotten);
-        let before = head.quiet_until.filter(|_| !forgets);
-        head.quiet_until = Some(before.map_or(until, |known| known.max(until)));
-    } else if broken!(rows.switches(), QuietForgotten) {
-        head.quiet_until = None;
+    if broken!(rows.switches(), QuietForgotten) {
+        head.end_quiet();
+    }
+    if let (Some(node), Some(owner)) = (&lost, &taken_from)
+        && node.lease_until != PROVEN_GONE
+    {
+        let owner = LostOwner {
+            incarnation: owner.as_str().to_owned(),
+            renewal_no: node.renewal_no,
+            lease_ms: node.lease_ms,
+        };
+        head.lose(owner, node.lease_until.saturating_add(LOCK_DELAY_MS));
     }
     // A node that stopped by itself, and says so, did not crash.
     let resigned =

@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::rows::Rows;
+use crate::api::LostOwner;
 use tenure_core::event::body::{Location, Phase};
 use tenure_core::id::SessionId;
 use tenure_core::model::ModelRef;
@@ -55,11 +56,17 @@ pub(crate) struct Head {
     /// Until when something that a lost owner started may still live, on the clock leases are judged by (R10). It
     /// outlives whoever took the session over: the one after has to wait as well.
     pub(crate) quiet_until: Option<i64>,
+    /// Whose: so that a process that saw them renew last can judge by its own clock, too. Stored where the lease clock
+    /// may jump.
+    pub(crate) lost: Vec<LostOwner>,
     /// Labels a node must have to serve the location.
     pub(crate) requires: Vec<String>,
     /// The indexed columns as they are stored; none while they are not known to be.
     pub(crate) stored: Option<Place>,
 }
+
+/// Lost owners that are told apart.
+const MOST_LOST: usize = 4;
 
 /// Owner, busy, activity, parent: what indexes are made of.
 pub(crate) type Place = (Option<String>, bool, i64, Option<i64>);
@@ -125,6 +132,7 @@ impl Head {
             activity: 0,
             handed_until: None,
             quiet_until: None,
+            lost: Vec::new(),
             requires: Vec::new(),
             stored: None,
         }
@@ -179,6 +187,23 @@ impl Head {
             return Ok(false);
         }
         rows.is_pending(self.sid, self.parked_through, false)
+    }
+
+    /// An owner was lost that may have left something running until then (R10).
+    pub(crate) fn lose(&mut self, mut owner: LostOwner, until: i64) {
+        self.quiet_until = Some(self.quiet_until.map_or(until, |known| known.max(until)));
+        if self.lost.len() >= MOST_LOST {
+            // One after the other, faster than a lease: whoever comes judges by none of their renewals.
+            self.lost.clear();
+            owner.renewal_no = -1;
+        }
+        self.lost.push(owner);
+    }
+
+    /// Whatever lost owners had started is over: whoever starts something has waited for that (R10).
+    pub(crate) fn end_quiet(&mut self) {
+        self.quiet_until = None;
+        self.lost.clear();
     }
 
     /// Ends tenure: the owner goes, the epoch stays.
@@ -245,6 +270,7 @@ impl Head {
             activity: settings.activity,
             handed_until: None,
             quiet_until: None,
+            lost: Vec::new(),
             requires: settings.requires.clone(),
             stored: settings.stored.clone(),
         }

@@ -228,6 +228,7 @@ fn effect_start(
             event: EventId::derived(&[message.as_str(), call.as_str()]),
         }));
     }
+    work.head.end_quiet();
     Ok(())
 }
 

@@ -1,13 +1,22 @@
-//! Death by time: what one observer has seen of the others, on its own boot-time clock (R7).
+//! Death by time: what one observer has seen of the others, on its own boot-time clock (R7), and how long what a lost
+//! one started may live by that (R10).
 
+use super::rows::LOCK_DELAY_MS;
 use crate::Switches;
+use crate::api::{Acquire, LostOwner};
 use std::collections::HashMap;
+
+/// For how long a node that is gone is remembered. One that is forgotten costs whoever takes from it a lease.
+const REMEMBERED_MS: i64 = 600_000;
 
 /// What one observer has seen of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     last_ms: Option<i64>,
+    /// Of each that is not dead: the number of its newest renewal, and when that was seen first.
     seen: HashMap<String, (i64, i64)>,
+    /// The same of those that are gone, as they were seen last.
+    gone: HashMap<String, (i64, i64)>,
 }
 
 /// A node as the reaper looks at it.
@@ -36,12 +45,14 @@ impl Observations {
             .last_ms
             .is_none_or(|last| now - last > own.lease_ms / 2 || now < last);
         // A node that did not renew in its own lease may not judge others either.
-        if paused || own.expired {
-            self.seen.clear();
-        }
+        let over = paused || own.expired;
         self.last_ms = Some(now);
-        self.seen
-            .retain(|known, _| nodes.iter().any(|node| &node.incarnation == known));
+        self.gone
+            .retain(|_, (_, since)| now.saturating_sub(*since) < REMEMBERED_MS);
+        let lives = |known: &String| nodes.iter().any(|node| &node.incarnation == known);
+        // That a renewal had been made by then stays true, whatever happened since.
+        let gone = self.seen.extract_if(|known, _| over || !lives(known));
+        self.gone.extend(gone);
         let hasty = broken!(switches, ReapUnobserved);
         let mut dead = Vec::new();
         for node in nodes
@@ -66,4 +77,38 @@ impl Observations {
         }
         dead
     }
+
+    /// What is left of the quiet time of a claim just taken at `now` of this process's clock, too: the store's may have
+    /// jumped. Both must say that it is over (R10).
+    pub(crate) fn quiet(&mut self, now: i64, taken: Acquire, switches: &Switches) -> Acquire {
+        let Acquire::Acquired(mut tenure) = taken else {
+            return taken;
+        };
+        let lost = tenure.lost.iter();
+        let left = lost.map(|lost| self.may_live(now, lost)).max().unwrap_or(0);
+        if !broken!(switches, QuietByStoreClock) {
+            tenure.quiet_ms = tenure.quiet_ms.max(u64::try_from(left).unwrap_or(0));
+        }
+        Acquire::Acquired(tenure)
+    }
+
+    /// For how long what the lost owner started may still live: it ends with the last renewal, which was sent before
+    /// this process saw it. Where it saw another or none, all that is known is that there is none from now on.
+    fn may_live(&mut self, now: i64, lost: &LostOwner) -> i64 {
+        let known = [&self.seen, &self.gone];
+        let known = known.iter().filter_map(|all| all.get(&lost.incarnation));
+        let same = known.filter(|(renewal_no, _)| *renewal_no == lost.renewal_no);
+        let since = same.map(|(_, since)| *since).min().unwrap_or_else(|| {
+            self.gone
+                .insert(lost.incarnation.clone(), (lost.renewal_no, now));
+            now
+        });
+        let until = since
+            .saturating_add(lost.lease_ms)
+            .saturating_add(LOCK_DELAY_MS);
+        until.saturating_sub(now)
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,15 +20,23 @@ pub(crate) enum NodeState {
 /// What is waited beyond the end of a dead node's lease before anything is spawned where it worked (R10).
 pub(crate) const LOCK_DELAY_MS: i64 = 1_000;
 
+/// The end of the lease of a node that is known to be gone together with all it started. No clock shows it, so one that
+/// jumps cannot be taken for such a proof.
+pub(crate) const PROVEN_GONE: i64 = i64::MIN / 4;
+
 /// What the rules ask about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     pub(crate) state: NodeState,
     /// Its lease runs, on the clock leases are judged by.
     pub(crate) leased: bool,
-    /// When its last lease ends or ended, on that clock. A node that is known to be gone together with all it
-    /// started has none left: its row was moved at least [`LOCK_DELAY_MS`] into the past when it was marked dead.
+    /// When its last lease ends or ended, on that clock; [`PROVEN_GONE`] for a node that is known to be gone together
+    /// with all it started.
     pub(crate) lease_until: i64,
+    /// How long a renewal is good for, in milliseconds.
+    pub(crate) lease_ms: i64,
+    /// How often it has renewed.
+    pub(crate) renewal_no: i64,
     /// It said by itself that it is dead, with all it ran stopped (`Store::resign`).
     pub(crate) resigned: bool,
     /// What it serves.

@@ -10,7 +10,7 @@ use crate::api::*;
 use crate::clock::StoreClock;
 use crate::machine::append::{self, Wanted};
 use crate::machine::lapse::{Observations, Suspect};
-use crate::machine::rows::{LOCK_DELAY_MS, NodeState};
+use crate::machine::rows::{NodeState, PROVEN_GONE};
 use crate::machine::{AppendStop, Ran, Stop, check, claim, fork, replay};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::event::{Event, EventBody, EventRecord, NewEvent};
@@ -49,6 +49,12 @@ impl Observer {
         let dead = self.0.judge(now_ms, me, all, switches);
         let dead = |node: &&Suspect| dead.contains(&node.incarnation);
         Ok(Suspects(all.iter().filter(dead).cloned().collect()))
+    }
+
+    /// What of the quiet time of a claim just taken is left at `now_ms` of this process's boot-time clock, by what it
+    /// has seen itself (R10).
+    pub fn quiet(&mut self, now_ms: i64, taken: Acquire, switches: &Switches) -> Acquire {
+        self.0.quiet(now_ms, taken, switches)
     }
 }
 
@@ -341,7 +347,7 @@ impl Database {
         bury(&mut tables, incarnation.as_str(), Death::Proven, now);
         if let Some(node) = tables.nodes.get_mut(incarnation.as_str()) {
             node.resigned = true;
-            node.lease_until = node.lease_until.min(now.0 - LOCK_DELAY_MS);
+            node.lease_until = PROVEN_GONE;
         }
     }
 
@@ -630,7 +636,7 @@ fn bury(tables: &mut Tables, name: &str, death: Death, now: (i64, i64)) -> bool 
             node.state = NodeState::Dead;
             node.ended_ms = now.1;
             if death == Death::Proven {
-                node.lease_until = node.lease_until.min(now.0 - LOCK_DELAY_MS);
+                node.lease_until = PROVEN_GONE;
             }
         }
         _ => return false,

@@ -427,6 +427,8 @@ impl Rows for View<'_> {
             state: node.state,
             leased: node.lease_until > self.lease_ms,
             lease_until: node.lease_until,
+            lease_ms: node.lease_ms,
+            renewal_no: node.renewal_no,
             resigned: node.resigned,
             serves: node.serves.clone(),
         }))

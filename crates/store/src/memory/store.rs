@@ -72,6 +72,13 @@ impl MemoryStore {
         }))
     }
 
+    /// The quiet time of a claim, by what its taker has seen, too (R10).
+    fn quieted(&self, taker: &Incarnation, taken: Acquire) -> Acquire {
+        let mut observers = lock(&self.0.observers);
+        let seen = observers.entry(taker.clone()).or_default();
+        seen.quiet(self.0.clock.boottime_ms(), taken, self.switches())
+    }
+
     /// The database behind it.
     pub fn database(&self) -> &Database {
         &self.0.database
@@ -384,9 +391,10 @@ impl Store for MemoryStore {
         incarnation: &Incarnation,
         even_if_idle: bool,
     ) -> Result<Acquire, AppendError> {
-        self.faulty(session, || {
+        let taken = self.faulty(session, || {
             self.0.database.acquire(session, incarnation, even_if_idle)
-        })
+        })?;
+        Ok(self.quieted(incarnation, taken))
     }
 
     async fn adopt(
@@ -394,7 +402,8 @@ impl Store for MemoryStore {
         session: &SessionId,
         incarnation: &Incarnation,
     ) -> Result<Acquire, AppendError> {
-        self.faulty(session, || self.0.database.adopt(session, incarnation))
+        let taken = self.faulty(session, || self.0.database.adopt(session, incarnation))?;
+        Ok(self.quieted(incarnation, taken))
     }
 
     async fn claim_phase(

@@ -53,7 +53,7 @@ const EFFECTS: &str = "SELECT s.id, e.message, e.call, e.epoch, e.generation, e.
      CROSS JOIN LATERAL (SELECT x.* FROM @.effect x WHERE x.sid = s.sid OFFSET 0) e";
 const CLOCK: &str = "SELECT @.lease_clock()";
 const NODES: &str = "SELECT n.incarnation, n.state, n.lease_until > @.lease_clock(), n.labels, n.roots, \
-     n.lease_until, n.resigned FROM \
+     n.lease_until, n.resigned, n.lease_ms, n.renewal_no FROM \
      (SELECT unnest($1) UNION SELECT s.owner FROM unnest($2) u(id) \
       CROSS JOIN LATERAL (SELECT x.owner FROM @.session x WHERE x.id = u.id LIMIT 1) s \
       WHERE s.owner IS NOT NULL) w(name) JOIN @.node n ON n.incarnation = w.name";
@@ -378,6 +378,8 @@ fn node(row: &Row) -> (String, NodeFacts) {
         state: node_state(row.get(1)),
         leased: row.get(2),
         lease_until: row.get(5),
+        lease_ms: row.get(7),
+        renewal_no: row.get(8),
         resigned: row.get(6),
         serves: Serves {
             labels: row.get(3),

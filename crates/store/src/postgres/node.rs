@@ -9,7 +9,7 @@ use super::trouble::Trouble;
 use crate::api::{NodeInfo, Renewal};
 use crate::error::NodeError;
 use crate::machine::lapse::Suspect;
-use crate::machine::rows::LOCK_DELAY_MS;
+use crate::machine::rows::PROVEN_GONE;
 use futures::future::join_all;
 use std::sync::{Arc, PoisonError};
 use tenure_core::id::Incarnation;
@@ -86,9 +86,8 @@ pub(super) async fn bury(conn: &Conn, incarnation: &str, wall_ms: i64) -> Result
     let rows = conn
         .rows(
             "UPDATE @.node SET state = 2, ended_ms = $2, \
-             lease_until = least(lease_until, @.lease_clock() - $3) \
-             WHERE incarnation = $1 AND state < 2 RETURNING 1",
-            params![TEXT: incarnation, INT8: wall_ms, INT8: LOCK_DELAY_MS],
+             lease_until = $3 WHERE incarnation = $1 AND state < 2 RETURNING 1",
+            params![TEXT: incarnation, INT8: wall_ms, INT8: PROVEN_GONE],
         )
         .await?;
     Ok(!rows.is_empty())
@@ -99,9 +98,8 @@ pub(super) async fn resign(conn: &Conn, incarnation: &str, wall_ms: i64) -> Resu
     let rows = conn
         .rows(
             "UPDATE @.node SET state = 2, ended_ms = coalesce(ended_ms, $2), resigned = TRUE, \
-             lease_until = least(lease_until, @.lease_clock() - $3) \
-             WHERE incarnation = $1 AND NOT resigned RETURNING 1",
-            params![TEXT: incarnation, INT8: wall_ms, INT8: LOCK_DELAY_MS],
+             lease_until = $3 WHERE incarnation = $1 AND NOT resigned RETURNING 1",
+            params![TEXT: incarnation, INT8: wall_ms, INT8: PROVEN_GONE],
         )
         .await?;
     Ok(!rows.is_empty())

@@ -1,7 +1,7 @@
 //! The head row's columns, and the rest of it as JSON: reading and writing what the rules work on.
 
 use super::sql::{int, uint};
-use crate::api::ProcessId;
+use crate::api::{LostOwner, ProcessId};
 use crate::machine::head::{Head, phase_of};
 use crate::machine::loaded::{InboxState, Session};
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,8 @@ struct Rest {
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_until: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<LostOwner>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     requires: Vec<String>,
 }
 
@@ -89,6 +91,7 @@ pub(super) fn rest(head: &Head) -> String {
         created_ms: head.created_ms,
         updated_ms: head.updated_ms,
         quiet_until: head.quiet_until,
+        lost: head.lost.clone(),
         requires: head.requires.clone(),
     };
     serde_json::to_string(&rest).unwrap_or_default()
@@ -145,6 +148,7 @@ pub(super) fn read_head(row: &Row) -> Result<Head, Damaged> {
         activity: row.get(14),
         handed_until: row.get(13),
         quiet_until: rest.quiet_until,
+        lost: rest.lost,
         requires: rest.requires,
         ..Head::fresh(row.get(0), session)
     })

@@ -643,6 +643,7 @@ impl Store for PostgresStore {
             move |rows| claim::acquire(rows, &id, &taker, even_if_idle),
         )
         .await
+        .map(|taken| self.shared.quieted(incarnation, taken))
     }
 
     async fn adopt(
@@ -658,6 +659,7 @@ impl Store for PostgresStore {
             move |rows| claim::adopt(rows, &id, &owner),
         )
         .await
+        .map(|taken| self.shared.quieted(incarnation, taken))
     }
 
     async fn claim_phase(

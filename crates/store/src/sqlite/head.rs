@@ -54,6 +54,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Head> {
     let maybe = |i: usize| row.get::<_, Option<i64>>(i).map(|n| n.map(uint));
     let id: String = row.get(1)?;
     let mut head = Head {
+        // The lease clock of one machine does not jump: nobody has to judge by another one.
+        lost: Vec::new(),
         sid: row.get(0)?,
         id: super::event::parse(1, &id, SessionId::parse)?,
         rev: row.get(2)?,

@@ -5,7 +5,7 @@ use super::tx::{Stop, Tx, first, int};
 use crate::api::{NodeInfo, Renewal};
 use crate::error::NodeError;
 use crate::machine::lapse::Suspect;
-use crate::machine::rows::{LOCK_DELAY_MS, NodeFacts, NodeState};
+use crate::machine::rows::{NodeFacts, NodeState, PROVEN_GONE};
 use rusqlite::{Connection, params};
 use tenure_core::id::Incarnation;
 use tenure_core::placement::Serves;
@@ -20,7 +20,7 @@ pub(super) fn facts(
 ) -> rusqlite::Result<Option<NodeFacts>> {
     first(
         conn,
-        "SELECT state, lease_until, labels, roots, resigned FROM node WHERE incarnation = ?1",
+        "SELECT state, lease_until, labels, roots, resigned, lease_ms, renewal_no FROM node WHERE incarnation = ?1",
         [incarnation],
         |row| {
             Ok(NodeFacts {
@@ -31,6 +31,8 @@ pub(super) fn facts(
                 },
                 leased: row.get::<_, i64>(1)? > boot_ms,
                 lease_until: row.get(1)?,
+                lease_ms: row.get(5)?,
+                renewal_no: row.get(6)?,
                 resigned: row.get(4)?,
                 serves: Serves {
                     labels: labels_of(&row.get::<_, String>(2)?),
@@ -109,7 +111,7 @@ pub(super) enum Death {
 pub(super) fn bury(tx: &Tx<'_>, incarnation: &str, death: Death) -> rusqlite::Result<bool> {
     let lease_until = match death {
         Death::Lapsed => i64::MAX,
-        Death::Proven => tx.boot_ms.saturating_sub(LOCK_DELAY_MS),
+        Death::Proven => PROVEN_GONE,
     };
     let buried = tx.exec(
         "UPDATE node SET state = 2, ended_ms = ?2, lease_until = min(lease_until, ?3) \
@@ -131,7 +133,7 @@ pub(super) fn resign(tx: &Tx<'_>, incarnation: &str) -> rusqlite::Result<bool> {
     let said = tx.exec(
         "UPDATE node SET resigned = 1, lease_until = min(lease_until, ?2) \
          WHERE incarnation = ?1 AND resigned = 0",
-        params![incarnation, tx.boot_ms.saturating_sub(LOCK_DELAY_MS)],
+        params![incarnation, PROVEN_GONE],
     )?;
     Ok(buried || said == 1)
 }

@@ -202,6 +202,60 @@ fn a_reader_from_the_middle_is_told_at_the_end_of_the_part() {
     assert_eq!(tracker.event(&event(9, 2, ended(0, 44))), [superseded(44)]);
 }
 
+/// The new owner's node is faster than the log: nothing of it is shown before what the lost one showed is taken back.
+#[test]
+fn text_of_an_owner_that_the_log_has_not_told_of_is_held() {
+    let mut tracker = begun();
+    assert!(tracker.live(delta(1, 0, "and lost")).is_some());
+    let next = |offset, text: &str| LiveItem::Delta {
+        message: message(2),
+        attempt: 1,
+        part: 0,
+        kind: FragmentKind::Text,
+        offset,
+        text: text.into(),
+    };
+    assert_eq!(tracker.live(next(0, "again")), None);
+    assert_eq!(tracker.live(next(5, ", live")), None);
+    // The old one is still the one that is shown.
+    assert!(tracker.live(delta(1, 8, " more")).is_some());
+    assert_eq!(tracker.event(&event(3, 2, recovery())), [superseded(0)]);
+    assert_eq!(tracker.released(), None);
+    assert!(tracker.event(&event(4, 2, failed())).is_empty());
+    assert_eq!(tracker.released(), None);
+    let begins = AttemptStarted {
+        message: message(2),
+        ..attempt(1)
+    };
+    assert!(tracker.event(&event(5, 2, begins)).is_empty());
+    assert_eq!(tracker.released(), Some(next(0, "again")));
+    assert_eq!(tracker.released(), Some(next(5, ", live")));
+    assert_eq!(tracker.released(), None);
+    assert_eq!(tracker.live(next(11, ".")), Some(next(11, ".")));
+}
+
+#[test]
+fn what_is_held_is_bounded_and_what_is_over_is_let_go() {
+    let mut tracker = begun();
+    for n in 0..10 * HELD as u64 {
+        let of = |message| LiveItem::Delta {
+            message,
+            attempt: 1,
+            part: 0,
+            kind: FragmentKind::Text,
+            offset: n,
+            text: "x".into(),
+        };
+        assert_eq!(tracker.live(of(message(2))), None);
+    }
+    assert_eq!(tracker.held.len(), HELD);
+    let mut end = failed();
+    end.message = message(2);
+    tracker.event(&event(3, 1, end));
+    assert_eq!(tracker.released(), None);
+    assert_eq!(tracker.held.len(), 0);
+}
+
 #[test]
 fn the_memory_of_attempts_that_are_over_is_bounded() {
     let mut tracker = LiveTracker::new();

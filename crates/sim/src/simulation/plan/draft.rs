@@ -33,6 +33,7 @@ impl Draft {
             first_byte: 1 + self.within(1, 600) * 1_000,
             delta: 1 + self.within(1, 300) * 1_000,
             work_ms: 1 + self.within(1, 4_000),
+            talk: 4,
         };
         self.suit(&mut model);
         model
@@ -71,6 +72,17 @@ impl Draft {
                 model.fatal = 35;
                 model.calls = self.within(10, 40);
             }
+            // Long texts: for a slow reader now and then longer than any buffer on the way.
+            Scenario::Relays => {
+                model.calls = self.within(10, 50);
+                model.asks = 2;
+                model.first_byte = self.within(5, 100) * 1_000;
+                model.work_ms = self.within(100, 2_000);
+                (model.talk, model.delta) = match self.chance.percent(8) {
+                    true => (700, 1 + self.within(1, 4) * 1_000),
+                    false => (self.within(5, 40), 1 + self.within(5, 150) * 1_000),
+                };
+            }
             Scenario::Places => {
                 model.calls = self.within(60, 90);
                 model.inside = 25;
@@ -87,6 +99,7 @@ impl Draft {
             Scenario::Orphans => self.orphans(nodes),
             Scenario::Rests => self.rests(nodes),
             Scenario::Places => self.places(nodes, sessions),
+            Scenario::Relays => self.relays(nodes, sessions),
             _ => {
                 let actions = self.actions(sessions);
                 (actions, self.faults(nodes))

@@ -200,6 +200,18 @@ impl Draft {
             },
         };
         let mut faults = vec![crash(self, When::Commit(commit), Which::Actor)];
+        // The database's clock is set right while its leases run: by seconds, or by anything up to a day.
+        if self.chance.percent(30) {
+            let ahead = match self.chance.percent(50) {
+                true => self.within(1_000, 12_000),
+                false => self.chance.below(86_400_000),
+            };
+            faults.push(Fault {
+                when: When::After(commit, self.chance.below(4 * SECOND)),
+                node: Which::Actor,
+                kind: FaultKind::DatabaseJump(ahead as i64),
+            });
+        }
         // Let go and taken again before the first one's lease is over.
         if self.chance.percent(70) {
             let stopped = self.within(30, 1_500) * 1_000;
@@ -283,6 +295,62 @@ impl Draft {
             true => self.faults(nodes),
             false => Vec::new(),
         };
+        (actions, faults)
+    }
+
+    /// Whoever streams dies, stands still, is cut off or leaves, and what it sends is not sound either.
+    pub(super) fn relays(&mut self, nodes: usize, sessions: usize) -> (Vec<Action>, Vec<Fault>) {
+        let mut actions = self.prompts(sessions);
+        let mut faults = Vec::new();
+        for _ in 0..self.within(1, 3) {
+            let commit = self.within(5, 40);
+            let lasts = self.within(1, 14) * SECOND;
+            let kind = match self.chance.below(10) {
+                0..=3 => FaultKind::Crash {
+                    noticed: self.chance.percent(70),
+                    lingers: false,
+                    back: self.chance.below(8 * SECOND),
+                },
+                4..=5 => FaultKind::Pause(lasts),
+                6 => FaultKind::Cut(lasts),
+                7 => FaultKind::Drain {
+                    back: self.chance.below(2 * SECOND),
+                },
+                _ => FaultKind::BadWires(lasts),
+            };
+            faults.push(Fault {
+                when: When::After(commit, self.chance.below(300_000)),
+                node: Which::Actor,
+                kind,
+            });
+        }
+        // A reader whose hints do not come reads the log late, and the next owner's node may be faster.
+        for _ in 0..self.chance.below(3) {
+            let lasts = self.within(2, 12) * SECOND;
+            let kind = match self.chance.percent(70) {
+                true => FaultKind::Deaf(lasts),
+                false => FaultKind::LateHints {
+                    by: self.within(1, 4) * SECOND,
+                    lasts,
+                },
+            };
+            faults.push(Fault {
+                when: When::Commit(self.within(3, 20)),
+                node: self.node(nodes),
+                kind,
+            });
+        }
+        for _ in 0..self.chance.below(3) {
+            let kind = match self.chance.percent(40) {
+                true => ActionKind::Interrupt { named: false },
+                false => ActionKind::Admit { queue: false },
+            };
+            actions.push(Action {
+                when: self.when(12 * SECOND, 60),
+                session: self.chance.below(sessions as u64) as usize,
+                kind,
+            });
+        }
         (actions, faults)
     }
 }

@@ -344,6 +344,7 @@ const WANTED: &[&str] = &[
     "retry.scheduled",
     "compaction.ended",
     "compaction.failed",
+    "media.withheld",
     "session.forked",
     "model.selected",
     "instructions.changed",

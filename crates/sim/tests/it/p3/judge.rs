@@ -32,7 +32,7 @@ pub fn plan(asked: &Asked, n: usize, tools: bool, last_step: bool) -> RequestPla
         cache_key: "ses_1".to_owned(),
         hosted_tools: hosted[..n % 3].to_vec(),
         effort: [None, Some(Effort::Off), Some(Effort::Low), None][n % 4],
-        blind: Default::default(),
+        blind: asked.blind,
     }
 }
 
