@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tenure_core::event::body::{AttachmentReplaced, Delivery, Location, PermissionAnswer};
-use tenure_core::event::{Event, EventBody, NewEvent};
+use tenure_core::event::body::*;
+use tenure_core::event::{Event, EventBody, EventRecord, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
 use tenure_engine::{Client, EngineError, NewSession, Prompt, Shown};
 use tenure_store::{
-    Append, AppendError, DeleteError, FollowItem, Interrupt, Interrupted, ReadError, Store,
+    Append, AppendError, DeleteError, FollowItem, Interrupt, Interrupted, ReadError, ReplayError,
+    Store,
 };
 use tenure_tools::permission::{Mode, PermissionConfig, Rules};
 
@@ -235,6 +236,7 @@ impl Clients {
                 self.change(&session, action.kind, there).await;
             }
             ActionKind::Rebuild => self.rebuild(&session, number).await,
+            ActionKind::Import => self.import(number).await,
             ActionKind::Unpark | ActionKind::Compact | ActionKind::Rename | ActionKind::Release => {
                 let here = self.world.plan.place(0);
                 self.change(&session, action.kind, here).await;
@@ -365,6 +367,32 @@ impl Clients {
         // Whatever is answered: a try whose answer was lost may be executed later.
         self.told().deleted.push(session.clone());
         done.await;
+    }
+
+    /// An export in which an event is missing is refused, and the whole one is taken.
+    async fn import(&self, number: usize) {
+        let id = SessionId::from_bits(self.id(5, number));
+        let whole = export_of(&id, self.world.plan.place(0));
+        for lacks in [Some(2), None] {
+            let mut lines = whole.clone();
+            lacks.map(|line| lines.remove(line));
+            let into = id.clone();
+            let taken = self.until(move |_, store| {
+                let (into, lines) = (into.clone(), lines.clone());
+                async move {
+                    match store.replay(&into, lines).await {
+                        Err(ReplayError::Unavailable { .. }) => Tried::Again,
+                        answer => Tried::Done(answer),
+                    }
+                }
+            });
+            let answer = taken.await;
+            if answer.is_ok() == lacks.is_some() {
+                let words = format!("{id}: an import that lacks {lacks:?} was answered {answer:?}");
+                self.world.ledger.violated("log", words);
+                return;
+            }
+        }
     }
 
     /// Whoever looks after sandboxes says that this one was rebuilt: what still runs there is of the old one.
@@ -615,16 +643,47 @@ fn rules() -> Rules {
     Rules::from_config(&config)
 }
 
+/// What some other store exported of a session.
+fn export_of(id: &SessionId, location: Location) -> Vec<EventRecord> {
+    let made = EventBody::from(SessionCreated {
+        title: None,
+        location,
+        model: model(),
+        limits: Limits::steps(6),
+        permissions: serde_json::json!({}),
+    });
+    let renamed = (1..4).map(|n| {
+        EventBody::from(SessionRenamed {
+            title: format!("title {n}"),
+            automatic: false,
+        })
+    });
+    let bodies = std::iter::once(made).chain(renamed).enumerate();
+    let events = bodies.map(|(seq, body)| Event {
+        id: EventId::derived(&[id.as_str(), &seq.to_string()]),
+        session: id.clone(),
+        seq: seq as u64,
+        epoch: None,
+        created_ms: 0,
+        body,
+    });
+    events.map(|event| EventRecord::from(&event)).collect()
+}
+
+fn model() -> ModelRef {
+    ModelRef {
+        provider: PROVIDER.to_owned(),
+        model: "m1".to_owned(),
+    }
+}
+
 fn new_session(id: SessionId, directory: String) -> NewSession {
     NewSession {
         id: Some(id),
         directory,
-        model: ModelRef {
-            provider: PROVIDER.to_owned(),
-            model: "m1".to_owned(),
-        },
+        model: model(),
         title: None,
-        limits: tenure_core::event::body::Limits::steps(6),
+        limits: Limits::steps(6),
         permissions: rules(),
     }
 }

@@ -102,9 +102,7 @@ fn expected(mutation: Mutation) -> Expected {
         Mutation::HolderNotJudged | Mutation::LockNotAsked => {
             Elsewhere("locks of processes on one file")
         }
-        Mutation::HookPanicSilent => Elsewhere("no hook panics here"),
         Mutation::FollowSubscribesLate => Elsewhere("each backend's own way to watch"),
-        Mutation::ReplayAcceptsGap => Elsewhere("nothing is imported here"),
         Mutation::DeleteForgetsCheckpoints => Elsewhere("a checkpoint only saves time"),
         _ => Caught,
     }
@@ -120,6 +118,8 @@ fn shows_in(mutation: Mutation) -> Option<Scenario> {
         | M::ResolveRaisesAgain
         | M::ResolveLooksDone
         | M::ReleaseIgnoresInbox
+        | M::HookPanicSilent
+        | M::ReplayAcceptsGap
         | M::AdoptKeepsEpoch
         | M::OrphansIgnored
         | M::TakeoverOfLive => Some(Scenario::Edges),

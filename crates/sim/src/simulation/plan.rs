@@ -178,6 +178,8 @@ pub enum FaultKind {
     },
     /// The database's clock jumps by so many milliseconds, ahead or back.
     DatabaseJump(i64),
+    /// The next after-commit hook that runs there panics.
+    HookPanics,
     /// What its streams to other nodes carry is lost, repeated, late or cut, for so long.
     BadWires(Micros),
 }
@@ -197,7 +199,7 @@ impl FaultKind {
             | Self::SlowStore { lasts, .. }
             | Self::LateAnswers { lasts, .. }
             | Self::LateHints { lasts, .. } => *lasts,
-            Self::Commit(_) | Self::WallJump(_) | Self::DatabaseJump(_) => 0,
+            Self::Commit(_) | Self::HookPanics | Self::WallJump(_) | Self::DatabaseJump(_) => 0,
         }
     }
 }
@@ -259,6 +261,8 @@ pub enum ActionKind {
     Delete,
     /// Ends its quarantine.
     Release,
+    /// Imports an export of some other session that lacks an event, and then the whole one.
+    Import,
 }
 
 /// How the model answers; chances in percent, times in microseconds.

@@ -91,6 +91,8 @@ pub struct RemoteStore {
     queue: Mutex<Queue>,
     observer: Mutex<BTreeMap<Incarnation, Observer>>,
     joined: Mutex<Vec<Incarnation>>,
+    /// The next hook panics.
+    hook_panics: AtomicBool,
 }
 
 #[derive(Default)]
@@ -124,6 +126,7 @@ impl RemoteStore {
             queue: Mutex::default(),
             observer: Mutex::default(),
             joined: Mutex::default(),
+            hook_panics: AtomicBool::new(false),
         });
         let polled = Arc::downgrade(&store);
         let executor = store.executor().clone();
@@ -139,6 +142,22 @@ impl RemoteStore {
     /// Every incarnation this process has joined as.
     pub fn joined(&self) -> Vec<Incarnation> {
         lock(&self.joined).clone()
+    }
+
+    /// The next after-commit hook panics instead of doing its work.
+    pub fn panic_in_next_hook(&self) {
+        self.hook_panics.store(true, Ordering::Relaxed);
+    }
+
+    fn trip(&self, hook: AfterCommit) -> AfterCommit {
+        if !self.hook_panics.swap(false, Ordering::Relaxed) {
+            return hook;
+        }
+        self.ledger
+            .note(|| format!("node {}: a hook panics", self.node));
+        self.ledger.count("hook panicked");
+        // As a panic, without its words on the terminal.
+        Box::new(|_| std::panic::resume_unwind(Box::new("as the seed says")))
     }
 
     async fn ask<T: Send + 'static>(
@@ -297,6 +316,11 @@ impl RemoteStore {
             .database()
             .switches()
             .on(Mutation::HookAfterNotify);
+        let silent = self
+            .network
+            .database()
+            .switches()
+            .on(Mutation::HookPanicSilent);
         let mut changed = BTreeSet::new();
         let mut replies = Vec::with_capacity(batch.len());
         let mut verdicts = answer.map(Vec::into_iter);
@@ -317,8 +341,11 @@ impl RemoteStore {
             let verdict = match verdict {
                 Ok(committed) if late => Ok((committed, hook)),
                 Ok(committed) => {
-                    let learned = self.hooks.learn(&key, hook, &committed);
-                    learned.map(|()| (committed, None))
+                    let hook = hook.map(|hook| self.trip(hook));
+                    match self.hooks.learn(&key, hook, &committed) {
+                        Err(error) if !silent => Err(error),
+                        _ => Ok((committed, None)),
+                    }
                 }
                 Err(error) => {
                     if let AppendError::StaleClaim { .. } = &error {

@@ -421,6 +421,13 @@ impl World {
                 self.later(lasts, |world| world.network.store_full(false));
             }
             FaultKind::Commit(commit) => self.network.fail_next(node, commit),
+            FaultKind::HookPanics => {
+                let slots = self.slots();
+                let process = slots.get(node).and_then(|slot| slot.process.as_ref());
+                if let Some(process) = process {
+                    process.store.panic_in_next_hook();
+                }
+            }
             FaultKind::Deaf(lasts) => {
                 self.network.link(node, |link| link.deaf = true);
                 self.later(lasts, move |world| {

@@ -157,7 +157,7 @@ impl Draft {
                 named: self.chance.percent(40),
             };
         }
-        match self.chance.below(20) {
+        match self.chance.below(21) {
             0..=8 => A::Admit { queue: false },
             9..=11 => A::Admit { queue: true },
             12 => A::CancelInput,
@@ -167,6 +167,7 @@ impl Draft {
             16 => A::Rename,
             17 => A::Fork,
             18 => A::Delete,
+            19 => A::Import,
             _ => A::Release,
         }
     }
@@ -263,7 +264,8 @@ impl Draft {
                 by: self.within(10, 3_900) * 1_000,
                 lasts,
             },
-            12..=14 => F::Commit(self.commit_fault()),
+            12..=13 => F::Commit(self.commit_fault()),
+            14 => F::HookPanics,
             15 => F::Deaf(lasts),
             16 => F::LateHints {
                 by: self.within(1, 10) * SECOND,

@@ -48,6 +48,20 @@ impl Draft {
                 kind: ActionKind::CancelInput,
             });
         }
+        if self.chance.percent(20) {
+            actions.push(Action {
+                when: When::At(self.chance.below(4 * SECOND)),
+                session: 0,
+                kind: ActionKind::Import,
+            });
+        }
+        if self.chance.percent(20) {
+            faults.push(Fault {
+                when: When::Commit(self.within(4, 40)),
+                node: Which::Actor,
+                kind: FaultKind::HookPanics,
+            });
+        }
         if self.chance.percent(50) {
             faults.push(self.strange_link(nodes));
         }
