@@ -536,13 +536,12 @@ impl Clients {
     /// A reader that has not seen the whole log, in words; none when all have.
     pub fn behind(&self) -> Option<String> {
         let told = self.told();
-        let behind = told.seen.iter().find_map(|((session, reader), seen)| {
+        told.seen.iter().find_map(|((session, reader), seen)| {
             let head = self.world.database.session(session).ok()??.head;
             let whole = seen.len() as u64 > head || told.deleted.contains(session);
             let words = || format!("reader {reader} of {session} saw {} events", seen.len());
             (!whole).then(words)
-        });
-        behind
+        })
     }
 
     async fn read_on(

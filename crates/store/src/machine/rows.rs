@@ -24,6 +24,14 @@ pub(crate) const LOCK_DELAY_MS: i64 = 1_000;
 /// jumps cannot be taken for such a proof.
 pub(crate) const PROVEN_GONE: i64 = i64::MIN / 4;
 
+/// How much of a lease is left, for people: a proven end is shown as one that has just come.
+pub(crate) fn shown_left(left_ms: i64) -> i64 {
+    match left_ms < PROVEN_GONE / 2 {
+        true => -LOCK_DELAY_MS,
+        false => left_ms,
+    }
+}
+
 /// What the rules ask about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeFacts {

@@ -3,7 +3,7 @@
 use super::tables::{Session, Tables};
 use crate::api::*;
 use crate::machine::head::Head;
-use crate::machine::rows::NodeState;
+use crate::machine::rows::{NodeState, shown_left};
 use crate::machine::status::{self, LiveOwner};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::Phase;
@@ -234,6 +234,7 @@ impl Queries<'_> {
             let bad = |bad: BadId| damaged(head, &bad);
             let node = self.tables.nodes.get(owner);
             let left = node.map_or(0, |node| node.lease_until.saturating_sub(self.lease_ms));
+            let left = shown_left(left);
             rows.push(ClaimRow {
                 id: ClaimId::parse(head.claim_id.as_deref().unwrap_or_default()).map_err(bad)?,
                 session: head.id.clone(),

@@ -9,6 +9,7 @@ use crate::api::{Checkpoint, EffectRow, Fence, Page};
 use crate::error::ReadError;
 use crate::machine::event::Stored;
 use crate::machine::head::{Head, phase_of};
+use crate::machine::rows::shown_left;
 use crate::machine::status::{self, LiveOwner};
 use crate::status::*;
 use tenure_core::event::EventBody;
@@ -462,7 +463,7 @@ pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, R
             recovery_error: row.get(8),
             wake_pending: row.get(9),
             attempts: u32::try_from(row.get::<_, i64>(10)).unwrap_or(0),
-            expires_at: wall_ms.saturating_add(row.get(11)),
+            expires_at: wall_ms.saturating_add(shown_left(row.get(11))),
             time_created: row.get(12),
             held_ms: uint(row.get(13)),
         })

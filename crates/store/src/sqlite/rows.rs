@@ -8,6 +8,7 @@ use super::tx::{first, int, key, uint};
 use crate::api::{EffectRow, Fence, ProcessId};
 use crate::error::ReadError;
 use crate::machine::head::{Head, phase_of};
+use crate::machine::rows::shown_left;
 use crate::machine::status::{self, LiveOwner};
 use crate::status::*;
 use rusqlite::{Connection, Row, params};
@@ -451,6 +452,7 @@ pub(super) fn claims(conn: &Connection, now: &Now<'_>) -> Result<Vec<ClaimRow>, 
         let left = row
             .get::<_, Option<i64>>(11)?
             .map_or(0, |until| lease_left(until, now.boot_ms));
+        let left = shown_left(left);
         Ok(ClaimRow {
             id: event::parse(0, &row.get::<_, String>(0)?, ClaimId::parse)?,
             session: event::parse(1, &row.get::<_, String>(1)?, SessionId::parse)?,
