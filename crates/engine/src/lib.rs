@@ -58,6 +58,7 @@ mod support;
 mod weather;
 
 mod client;
+mod complaint;
 mod config;
 mod engine;
 pub mod environment;

@@ -1,5 +1,6 @@
 //! This process as a node: joining, renewing, fencing itself before its lease can end (R7, R13).
 
+use crate::complaint::Complaint;
 use crate::config::{EngineConfig, Scope};
 use crate::engine::living::Living;
 use crate::engine::rank::ASKED_ONLY;
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     deadline_ms: AtomicU64,
     /// Back from a pause and not yet renewed: nothing starts.
     frozen: AtomicBool,
+    /// Renewals that fail.
+    away: Complaint,
 }
 
 impl Node {
@@ -43,6 +46,7 @@ impl Node {
             life: Mutex::new(life),
             deadline_ms: AtomicU64::new(0),
             frozen: AtomicBool::new(false),
+            away: Complaint::default(),
             config,
         };
         node.extend_from(before);
@@ -149,6 +153,9 @@ impl Node {
             answer = self.store.renew(&life.incarnation) => Some(answer),
             () = env.sleep(patience) => None,
         };
+        if let (Some(Ok(_)), Some(away_ms)) = (&answer, self.away.over(env.boot_ms())) {
+            tracing::warn!(away_ms, "the store takes renewals again");
+        }
         match answer {
             Some(Ok(Renewal::Renewed)) if !life.fenced.is_cancelled() => {
                 let late = broken!(self.config, RenewalMeasuredLate);
@@ -160,7 +167,9 @@ impl Node {
                 self.be_reborn(&life, living, reborn).await;
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "lease not renewed");
+                if self.away.again(env.boot_ms()) {
+                    tracing::warn!(%error, "lease not renewed");
+                }
                 if self.is_over() {
                     self.fence(&life);
                 }
@@ -182,7 +191,7 @@ impl Node {
     /// Begins anew. That the old life has stopped by itself is said to the store, so that it is no crash to what it
     /// held (R8); others may have noticed before.
     async fn be_reborn(&self, old: &Life, living: &Living, reborn: &(impl Fn() + Send + Sync)) {
-        tracing::warn!(incarnation = %old.incarnation, "stopped or declared dead; coming back as a new incarnation");
+        tracing::warn!(old = %old.incarnation, "stopped or declared dead; coming back as a new incarnation");
         self.deadline_ms.store(0, Ordering::Release);
         old.fenced.cancel();
         if !living.gone(self.config.env.as_ref()).await {
@@ -195,6 +204,7 @@ impl Node {
         let before = self.config.env.boot_ms();
         match new_life(self.store.as_ref(), &self.config, before).await {
             Ok(life) => {
+                tracing::warn!(old = %old.incarnation, incarnation = %life.incarnation, "came back as a new incarnation");
                 *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
                 self.extend_from(before);
                 reborn();

@@ -93,6 +93,10 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
         Acquire::Unplaceable { reason } => return Ok(Owned::Unplaceable { reason }),
     };
     tracing::info!(%session, epoch = tenure.fence.epoch, phase = ?tenure.phase, "took tenure");
+    if let Some(from) = tenure.taken_from.as_ref().filter(|_| !tenure.handed_over) {
+        let attempts = tenure.attempts;
+        tracing::warn!(%session, %from, attempts, "taken over from a node that is gone");
+    }
     shared.holds(session, tenure.fence.epoch);
     let writer = Writer::new(
         shared.store.clone(),
@@ -191,7 +195,7 @@ fn start_alone(shared: &Arc<Shared>, session: &SessionId) {
         return;
     }
     match isolate(session) {
-        Ok(()) => tracing::info!(%session, "a process of its own was started for it"),
+        Ok(()) => tracing::warn!(%session, "it crashed its node twice; a process of its own was started for it"),
         Err(error) => {
             tracing::error!(%session, %error, "cannot start a process of its own; the session waits for another try");
         }
@@ -311,6 +315,7 @@ async fn quiet(
 /// The log cannot be folded, or its settlement is refused each time: an operational write that runs no
 /// projector sets the session aside (R12).
 async fn set_aside(writer: &Writer, error: &EngineError) -> Result<Owned, EngineError> {
+    tracing::error!(session = %writer.session, %error, "quarantined: it cannot be used as it is");
     let reason = format!("{error}. Export what can be read, or fork from an earlier point.");
     let quarantine = || HookOp::Quarantine {
         reason: reason.clone(),
@@ -353,6 +358,12 @@ impl Runner {
                 .as_ref()
                 .is_some_and(|own| self.is_next_alone(own));
         tracing::info!(session = %self.session, ?recovered, "recovered");
+        if recovered == Recovered::Over
+            && tenure.attempts >= MAX_ATTEMPTS
+            && tenure.phase != Phase::Cancelling
+        {
+            tracing::error!(session = %self.session, "quarantined: it took its process down each time");
+        }
         match recovered {
             Recovered::GoOn => Ok(true),
             Recovered::Continue(input) => {

@@ -194,7 +194,7 @@ impl Runner {
         {
             return Ok(true);
         }
-        tracing::info!(session = %self.session, %why, "no longer served here; letting it go");
+        tracing::warn!(session = %self.session, %why, "no longer served here; letting it go");
         Ok(false)
     }
 

@@ -143,7 +143,7 @@ impl Batch {
 pub(crate) struct Writer {
     store: Arc<dyn Store>,
     env: Arc<dyn Environment>,
-    session: SessionId,
+    pub(crate) session: SessionId,
     /// As it was at the acquisition.
     fence: Fence,
     slot: Arc<tokio::sync::Mutex<Slot>>,

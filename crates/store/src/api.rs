@@ -557,6 +557,11 @@ pub trait Store: Send + Sync + 'static {
     /// What the store is and whether it is sound, for `doctor`.
     async fn health(&self) -> Result<StoreHealth, ReadError>;
 
+    /// Which of the store's promises do not hold where it is; none: all of them do. Cheap.
+    async fn weak(&self) -> Result<Vec<Weakness>, ReadError> {
+        Ok(Vec::new())
+    }
+
     /// What the nodes of this store prove to each other that they belong to it: 32 random bytes, made with the
     /// store. None where nodes reach each other by other means.
     async fn cluster_secret(&self) -> Result<Option<Vec<u8>>, ReadError> {

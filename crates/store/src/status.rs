@@ -241,6 +241,15 @@ pub struct GcReport {
     pub more: bool,
 }
 
+/// A promise that the store cannot keep where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weakness {
+    /// What is weaker, and why.
+    pub what: String,
+    /// What to do.
+    pub next: String,
+}
+
 /// What the store is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreHealth {

@@ -53,6 +53,8 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Stop what a session is doing, durably
     Interrupt(InterruptArgs),
+    /// Answer a permission question of a session, or list those that wait
+    Answer(AnswerArgs),
     /// Take back an input that still waits
     Cancel(CancelArgs),
     /// List sessions with their state, age, cost and last line
@@ -239,6 +241,22 @@ pub struct InterruptArgs {
     #[arg(long, value_name = "ID")]
     pub execution: Option<String>,
     /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `answer`.
+#[derive(Debug, Args)]
+pub struct AnswerArgs {
+    /// The session
+    pub session: String,
+    /// y: once; a, a2 …: always, as offered; n: no, words after it are told to the model (default: list the questions)
+    #[arg(value_name = "ANSWER")]
+    pub answer: Vec<String>,
+    /// The call that is asked about, when several are
+    #[arg(long, value_name = "ID")]
+    pub call: Option<String>,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -63,20 +63,31 @@ fn question(asked: &PermissionAsked) -> String {
     for line in safe(&asked.question).lines() {
         text.push_str(&format!("    {line}\n"));
     }
-    text.push_str("  y  once\n");
+    for (key, words) in choices(asked) {
+        text.push_str(&format!("  {key:<2} {words}\n"));
+    }
+    text.push_str("> ");
+    text
+}
+
+/// What may be answered, each with what it means; an empty key only says why something is not offered.
+pub fn choices(asked: &PermissionAsked) -> Vec<(String, String)> {
+    let mut choices = vec![("y".to_owned(), "once".to_owned())];
     for (number, proposal) in asked.proposals.iter().enumerate() {
         let key = if number == 0 {
             "a".to_owned()
         } else {
             format!("a{}", number + 1)
         };
-        text.push_str(&format!("  {key:<2} always: {}\n", safe(label(proposal))));
+        choices.push((key, format!("always: {}", safe(label(proposal)))));
     }
     if asked.proposals.is_empty() {
-        text.push_str("     (always is not offered: no single rule would cover this)\n");
+        let why = "  (always is not offered: no single rule would cover this)";
+        choices.push((String::new(), why.to_owned()));
     }
-    text.push_str("  n  no (words after it are told to the model)\n> ");
-    text
+    let no = "no (words after it are told to the model)";
+    choices.push(("n".to_owned(), no.to_owned()));
+    choices
 }
 
 fn label(proposal: &Value) -> &str {
@@ -106,12 +117,17 @@ fn converse(
 
 /// What may be answered, and nothing else.
 fn reminder(proposals: usize) -> String {
+    format!("  answer {}\n> ", keys(proposals))
+}
+
+/// The answers there are to a question with so many proposals, in words.
+pub fn keys(proposals: usize) -> String {
     let always = match proposals {
-        0 => return "  answer y or n\n> ".to_owned(),
+        0 => return "y or n".to_owned(),
         1 => "a".to_owned(),
         n => format!("a, a2 … a{n}").replace("a2 … a2", "a2"),
     };
-    format!("  answer y, {always} or n\n> ")
+    format!("y, {always} or n")
 }
 
 /// One typed line; none when the question was taken away or the terminal ended.
@@ -155,8 +171,8 @@ fn readable(_terminal: &std::fs::File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What a typed line means.
-fn parse(line: &str, proposals: &[Value]) -> Option<PermissionAnswer> {
+/// What a typed line means; none when it is no answer to a question with these proposals.
+pub fn parse(line: &str, proposals: &[Value]) -> Option<PermissionAnswer> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let word = word.to_lowercase();

@@ -1,5 +1,6 @@
 //! The commands, one file each, and what they have in common.
 
+pub mod answer;
 pub mod claims;
 pub mod config;
 pub mod demo;

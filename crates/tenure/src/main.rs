@@ -19,6 +19,7 @@ mod node;
 mod providers;
 mod render;
 mod store;
+mod waiting;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -72,6 +73,7 @@ async fn in_runtime(cx: &Context, global: &args::Global, command: Command) -> Cl
         Command::Resume(args) => return commands::resume::run(cx, global, args).await,
         Command::Log(args) => return commands::log::run(cx, global, &args).await,
         Command::Interrupt(args) => commands::interrupt::run(cx, global, &args).await?,
+        Command::Answer(args) => commands::answer::run(cx, global, &args).await?,
         Command::Cancel(args) => commands::small::cancel(cx, global, &args).await?,
         Command::Sessions(args) => commands::sessions::run(cx, global, &args).await?,
         Command::Show(args) => commands::show::run(cx, global, &args).await?,

@@ -91,6 +91,7 @@ pub async fn start(config: &Config, store: Arc<dyn Store>, role: &Role) -> CliRe
             None
         }
         StoreUrl::Postgres(_) => {
+            say_what_is_weak(store.as_ref()).await;
             let (peers, server) = reachable(config, store.as_ref(), role).await?;
             settings.peers = peers.map(|peers| Arc::new(peers) as _);
             server
@@ -112,6 +113,16 @@ pub fn asking(serves: Serves, config: &Config, scope: &Scope) -> Serves {
         able.is_ok()
     });
     serves.asking(names.map(|(name, _)| name.as_str()))
+}
+
+/// Whoever writes to a store is told once which of its promises do not hold.
+async fn say_what_is_weak(store: &dyn Store) {
+    match store.weak().await {
+        Ok(weak) => weak.iter().for_each(|weak| {
+            crate::commands::notice(&format!("{}; {}", weak.what, weak.next));
+        }),
+        Err(error) => tracing::debug!(%error, "what is weak is not known"),
+    }
 }
 
 fn settings(config: &Config, role: &Role) -> CliResult<EngineConfig> {

@@ -4,6 +4,7 @@
 use super::orphans::Orphans;
 use super::rank::{is_first, serves, takes};
 use super::{Shared, wake};
+use crate::complaint::Complaint;
 use crate::config::Scope;
 use crate::environment::Environment;
 use crate::error::EngineError;
@@ -43,6 +44,7 @@ pub(super) async fn keep_claims(shared: Arc<Shared>) {
     let mut orphans = Orphans::default();
     let mut polled = true;
     let mut due = env.sleep(Duration::ZERO);
+    let unread = Complaint::default();
     let mut deaf: Option<futures::future::BoxFuture<'static, ()>> = None;
     loop {
         tokio::select! {
@@ -65,9 +67,14 @@ pub(super) async fn keep_claims(shared: Arc<Shared>) {
         let began = env.boot_ms();
         let found = look_at_claims(&shared, &mut orphans, polled).await;
         let found = found.unwrap_or_else(|error| {
-            tracing::warn!(%error, "what this node holds cannot be read");
+            if unread.again(env.boot_ms()) {
+                tracing::warn!(%error, "what this node holds cannot be read");
+            }
             usize::MAX
         });
+        if found != usize::MAX {
+            unread.over(env.boot_ms());
+        }
         deaf = Some(env.sleep(rest(env.as_ref(), began, found, poll)));
         if polled {
             due = env.sleep(poll);
@@ -120,7 +127,7 @@ pub(super) async fn suspect(shared: Arc<Shared>) {
         match shared.store.reap(&shared.node.life().incarnation).await {
             Ok(dead) if dead.is_empty() => {}
             Ok(dead) => {
-                tracing::info!(?dead, "nodes are gone");
+                tracing::warn!(?dead, "nodes are gone");
                 shared.bereaved.notify_one();
             }
             Err(error) => tracing::debug!(%error, "cannot look for nodes that died"),
@@ -133,16 +140,22 @@ pub(super) async fn reconcile(shared: Arc<Shared>) {
     let mut changes = shared.store.watch_all();
     let env = shared.config.env.clone();
     let mut left = Left::default();
+    let unread = Complaint::default();
     loop {
         changes.borrow_and_update();
         let began = env.boot_ms();
         let (found, next) = match look(&shared, &mut left).await {
             Ok(seen) => {
                 shared.looked_ms.store(env.boot_ms(), Ordering::Release);
+                if let Some(away_ms) = unread.over(env.boot_ms()) {
+                    tracing::warn!(away_ms, "the reconciler reads the store again");
+                }
                 seen
             }
             Err(error) => {
-                tracing::warn!(%error, "the reconciler cannot read the store");
+                if unread.again(env.boot_ms()) {
+                    tracing::warn!(%error, "the reconciler cannot read the store");
+                }
                 (usize::MAX, None)
             }
         };

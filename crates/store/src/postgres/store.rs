@@ -728,6 +728,11 @@ impl Store for PostgresStore {
         self.read_rows(None, work).await
     }
 
+    async fn weak(&self) -> Result<Vec<Weakness>, ReadError> {
+        let work: Box<Reading<Vec<Weakness>>> = Box::new(|_, conn| Box::pin(upkeep::weak(conn)));
+        self.read_rows(None, work).await
+    }
+
     async fn cluster_secret(&self) -> Result<Option<Vec<u8>>, ReadError> {
         let work: Box<Reading<Option<Vec<u8>>>> =
             Box::new(|_, conn| Box::pin(upkeep::secret(conn)));

@@ -8,7 +8,7 @@ use super::rows::ReadStop;
 use super::sql::{params, uint};
 use super::trouble::Trouble;
 use crate::error::DeleteError;
-use crate::status::{GcReport, StoreHealth};
+use crate::status::{GcReport, StoreHealth, Weakness};
 use std::time::Duration;
 use tenure_core::id::{Incarnation, SessionId};
 
@@ -185,9 +185,8 @@ pub(super) async fn health(shared: &Shared, conn: &Conn) -> Result<StoreHealth, 
         text(3),
         text(4)
     );
-    if text(1) == "off" || text(2) == "off" {
-        durability.push_str("; NOT DURABLE: a crash of the server may lose or damage everything");
-    } else if text(4).is_empty() {
+    // What does not flush at all is said by `weak`.
+    if text(1) != "off" && text(2) != "off" && text(4).is_empty() {
         durability.push_str(
             "; no synchronous standby: a failover may lose the last acknowledged events (it is noticed and said)",
         );
@@ -208,6 +207,51 @@ pub(super) async fn health(shared: &Shared, conn: &Conn) -> Result<StoreHealth, 
         sessions: uint(row.get(5)),
         durability,
     })
+}
+
+/// What this server makes of the promises: looked at once at a start, by one short question.
+pub(super) async fn weak(conn: &Conn) -> Result<Vec<Weakness>, ReadStop> {
+    let row = conn
+        .first(
+            "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_is_in_recovery(), \
+             current_setting('default_transaction_read_only')",
+            &[],
+        )
+        .await?;
+    let Some(row) = row else {
+        return Err(Trouble::lost("the server answered nothing").into());
+    };
+    let off = |at: usize| row.get::<_, String>(at) == "off";
+    let mut found = Vec::new();
+    if off(0) || off(1) {
+        let named = [(0, "fsync"), (1, "full_page_writes")];
+        let named: Vec<_> = named.into_iter().filter(|(at, _)| off(*at)).collect();
+        let list = |after: &str| {
+            let each = named.iter().map(|(_, name)| format!("{name} = {after}"));
+            each.collect::<Vec<_>>().join(" and ")
+        };
+        found.push(Weakness {
+            what: format!(
+                "NOT DURABLE: the server has {}, and a crash of its machine may lose or damage everything",
+                list("off")
+            ),
+            next: format!("set {} in its postgresql.conf, and reload it", list("on")),
+        });
+    }
+    if row.get::<_, bool>(2) {
+        found.push(Weakness {
+            what: "the server is a standby, which only reads: nothing can be run".to_owned(),
+            next: "name the primary, or promote this one".to_owned(),
+        });
+    } else if !off(3) {
+        found.push(Weakness {
+            what: "the database only reads (default_transaction_read_only = on): nothing can be run"
+                .to_owned(),
+            next: "take the setting back where it was made: ALTER DATABASE, ALTER ROLE or postgresql.conf"
+                .to_owned(),
+        });
+    }
+    Ok(found)
 }
 
 /// What nodes of this store prove to each other that they are.

@@ -197,6 +197,14 @@ async fn sessions(config: &Config, report: &mut Report) {
         ),
         Err(error) => report.broken("store", &error.into()),
     }
+    match store.weak().await {
+        Ok(weak) => {
+            for weak in weak {
+                report.add(Mark::Broken, "store", weak.what, Some(weak.next));
+            }
+        }
+        Err(error) => report.broken("store", &error.into()),
+    }
     if let Some(path) = config.store.value.path() {
         private_files(path, report);
     }

@@ -72,6 +72,16 @@ fn state(node: &NodeRow) -> &'static str {
     }
 }
 
+/// What is left of a lease, or how long ago it ended.
+fn lease(left_ms: i64) -> String {
+    let seconds = left_ms as f64 / 1000.0;
+    if left_ms < 0 {
+        format!("over for {:.1} s", -seconds)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
 /// A loopback address brings the machine it means along: others know it by that, people by a word.
 pub fn address(told: &str) -> String {
     match told.split_once("#machine=") {
@@ -106,7 +116,7 @@ fn cells(node: &NodeRow) -> Vec<String> {
         node.incarnation.to_string(),
         safe_line(&node.name),
         state(node).to_owned(),
-        format!("{:.1} s", node.lease_ms as f64 / 1000.0),
+        lease(node.lease_ms),
         node.sessions.to_string(),
         node.address.as_deref().map_or("-".to_owned(), address),
         listed(&labels(&node.labels), "-"),
@@ -154,6 +164,6 @@ mod tests {
             (&json!("node_row"), &json!("draining"))
         );
         node.lease_ms = -1;
-        assert_eq!(state(&node), "silent");
+        assert_eq!(cells(&node)[2..4], ["silent", "over for 0.0 s"]);
     }
 }

@@ -1,5 +1,6 @@
 //! `tenure sessions`: all sessions with their state, age, cost and last line.
 
+use super::claims::silent;
 use super::show::each_event;
 use super::{Context, open, print};
 use crate::args::{Global, SessionsArgs};
@@ -7,7 +8,7 @@ use crate::environment::working_folder;
 use crate::exit::CliResult;
 use crate::render::escape::safe_line;
 use crate::render::{human, table};
-use crate::store;
+use crate::{store, waiting};
 use futures::StreamExt;
 use serde_json::json;
 use std::collections::HashMap;
@@ -51,10 +52,12 @@ pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResul
     };
     let rows = store.sessions(query).await?;
     let errors = last_errors(store.as_ref(), &rows).await;
+    let asks = waiting::counts(store.as_ref(), &store.claims().await?, &rows).await;
+    let asks = |row: &SessionRow| asks.get(&row.id).copied().unwrap_or(0);
     if args.json {
         let lines = rows
             .iter()
-            .map(|row| format!("{}\n", line(row, errors.get(&row.id))));
+            .map(|row| format!("{}\n", line(row, errors.get(&row.id), asks(row))));
         return print(&lines.collect::<String>());
     }
     if rows.is_empty() {
@@ -63,7 +66,7 @@ pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResul
     let now = human::now_ms();
     let cells: Vec<Vec<String>> = rows
         .iter()
-        .map(|row| cells(row, errors.get(&row.id), now))
+        .map(|row| cells(row, errors.get(&row.id), asks(row), now))
         .collect();
     let room = cx.caps.stdout.then_some(cx.caps.width);
     let colour = cx.caps.colour && cx.caps.stdout;
@@ -103,8 +106,8 @@ pub async fn last_errors(
     found.into_iter().flatten().collect()
 }
 
-/// A session as one JSON object.
-pub fn line(row: &SessionRow, error: Option<&SessionError>) -> serde_json::Value {
+/// A session as one JSON object; `asks` is the number of its questions that wait.
+pub fn line(row: &SessionRow, error: Option<&SessionError>, asks: usize) -> serde_json::Value {
     let mut value = serde_json::to_value(row).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         fields.insert("v".into(), json!(1));
@@ -112,11 +115,14 @@ pub fn line(row: &SessionRow, error: Option<&SessionError>) -> serde_json::Value
         if let Some(error) = error {
             fields.insert("last_error".into(), json!(error));
         }
+        if asks > 0 {
+            fields.insert("asks".into(), json!(asks));
+        }
     }
     value
 }
 
-fn cells(row: &SessionRow, error: Option<&SessionError>, now: i64) -> Vec<String> {
+fn cells(row: &SessionRow, error: Option<&SessionError>, asks: usize, now: i64) -> Vec<String> {
     // Why it does not go on says more than what was said before.
     let last = match (&row.state, error) {
         (SessionState::Unplaceable { reason } | SessionState::Quarantined { reason }, _) => {
@@ -133,7 +139,10 @@ fn cells(row: &SessionRow, error: Option<&SessionError>, now: i64) -> Vec<String
     };
     vec![
         row.id.to_string(),
-        state_words(row),
+        match asks {
+            0 => state_words(row),
+            n => format!("asks ({n})"),
+        },
         human::age(row.updated_ms, now),
         cost_words(row),
         words,
@@ -188,7 +197,7 @@ pub fn state_sentence(row: &SessionRow, nodes: &[NodeRow]) -> String {
         SessionState::Claimable { reason } => format!("free to be run: {}", safe_line(reason)),
         SessionState::Waiting { owner, lease_ms } => {
             let node = named(owner).unwrap_or_else(|| "a node".to_owned());
-            format!("waiting for {node}, which has been silent; decided in at most {lease_ms} ms")
+            format!("waiting: {}", silent(&node, *lease_ms))
         }
         SessionState::Parked { inputs } => {
             let inputs = match inputs {

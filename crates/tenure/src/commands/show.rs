@@ -10,7 +10,7 @@ use crate::render::human;
 use crate::render::spans::Style;
 use crate::render::transcript::{Detail, Superseded, Transcript, prompt_lines};
 use crate::render::view::drawing;
-use crate::{providers, store};
+use crate::{providers, store, waiting};
 use serde_json::json;
 use std::io::Write;
 use tenure_core::compaction::meter;
@@ -30,7 +30,10 @@ pub async fn run(cx: &Context, global: &Global, args: &ShowArgs) -> CliResult {
     let pending = store.inbox(&row.id).await?;
     if args.json {
         let errors = last_errors(store.as_ref(), std::slice::from_ref(&row)).await;
-        let mut value = line(&row, errors.get(&row.id));
+        let claims = store.claims().await?;
+        let asks = waiting::counts(store.as_ref(), &claims, std::slice::from_ref(&row)).await;
+        let asks = asks.get(&row.id).copied().unwrap_or(0);
+        let mut value = line(&row, errors.get(&row.id), asks);
         value["inputs"] = json!(pending);
         return print(&format!("{value}\n"));
     }

@@ -31,6 +31,14 @@ pub fn age(then_ms: i64, now_ms: i64) -> String {
     }
 }
 
+/// As [`age`], to the second as long as seconds count: `12s`, `5m`.
+pub fn since(then_ms: i64, now_ms: i64) -> String {
+    match between(then_ms, now_ms).as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        _ => age(then_ms, now_ms),
+    }
+}
+
 /// A cost in millionths of a dollar. An incomplete one is a lower bound, never shown as exact; a session
 /// whose price nobody knows has no price, not the price zero.
 pub fn cost(micro_dollars: u64, incomplete: bool) -> String {

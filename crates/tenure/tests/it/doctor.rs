@@ -1,5 +1,6 @@
 //! `tenure doctor` finds what is broken and says what to do.
 
+use crate::nodes::{Cluster, Node};
 use crate::support::*;
 
 #[test]
@@ -109,5 +110,41 @@ fn a_store_that_was_overwritten_in_part_is_said_once_with_a_next_step() {
     assert!(
         all.contains("✗ store") && (all.contains("keep a copy") || all.contains("Keep a copy")),
         "{all}"
+    );
+}
+
+/// A server that does not flush breaks the first promise, and a database that only reads runs nothing: both are found,
+/// and whoever writes there is told at the start.
+#[test]
+fn a_server_that_does_not_flush_or_only_reads_is_broken_and_said_at_the_start() {
+    let Some(cluster) = Cluster::new() else {
+        return;
+    };
+    let out = cluster.run(&["run", "hi"]).exits(0);
+    let told = |text: &str| text.matches("notice: NOT DURABLE").count();
+    assert_eq!(told(&out.stderr), 1, "{}", out.stderr);
+    let node = Node::of(cluster.command(&["node", "--name", "a"]).spawn().unwrap());
+    cluster.until("node a", || !cluster.lines(&["nodes", "--json"]).is_empty());
+    let out = node.terminated().exits(0);
+    assert_eq!(told(&out.stderr), 1, "{}", out.stderr);
+    // Who only looks is not told.
+    let out = cluster.run(&["sessions"]).exits(0);
+    assert_eq!(told(&out.stderr), 0, "{}", out.stderr);
+    let doctor = || cluster.run(&["doctor", "--offline"]).exits(1).stdout;
+    let found = doctor();
+    assert!(
+        found.contains(
+            "✗ store          NOT DURABLE: the server has fsync = off and full_page_writes = off"
+        ) && found.contains("→ set fsync = on and full_page_writes = on"),
+        "{found}"
+    );
+    assert!(!found.contains("only reads"), "{found}");
+    let name = cluster.database.name();
+    let only_reads = format!("ALTER DATABASE \"{name}\" SET default_transaction_read_only = on");
+    cluster.database.execute(&only_reads).unwrap();
+    let found = doctor();
+    assert!(
+        found.contains("✗ store          the database only reads") && found.contains("ALTER ROLE"),
+        "{found}"
     );
 }

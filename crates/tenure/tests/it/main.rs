@@ -6,10 +6,12 @@
     reason = "a test says what went wrong by panicking, in its helpers too"
 )]
 
+mod answering;
 mod answers;
 mod bad_input;
 mod bedrock;
 mod budgets;
+mod claims;
 mod compacting;
 mod configuration;
 mod detach;

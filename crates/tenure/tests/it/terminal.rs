@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// The program on a terminal of its own.
-struct OnTerminal {
+pub struct OnTerminal {
     child: Child,
     keys: std::fs::File,
     screen: Arc<Mutex<Vec<u8>>>,
@@ -21,7 +21,7 @@ impl OnTerminal {
         unsafe_code,
         reason = "the controlling terminal can only be set in the child itself"
     )]
-    fn start(place: &Place, args: &[&str], vars: &[(&str, &str)]) -> Self {
+    pub fn start(place: &Place, args: &[&str], vars: &[(&str, &str)]) -> Self {
         let pty = nix::pty::openpty(None, None).unwrap();
         let side = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let mut command = place.command(args);
@@ -63,17 +63,17 @@ impl OnTerminal {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 
-    fn wait_for(&self, text: &str) {
+    pub fn wait_for(&self, text: &str) {
         wait(&format!("{text:?} on the screen"), || {
             self.text().contains(text).then_some(())
         });
     }
 
-    fn types(&mut self, keys: &str) {
+    pub fn types(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn end(mut self) -> (i32, String) {
+    pub fn end(mut self) -> (i32, String) {
         let status = wait("the end of the program", || self.child.try_wait().unwrap());
         // The terminal ends with the last process on it, after all that was written.
         self.reader.take().unwrap().join().unwrap();

@@ -337,7 +337,10 @@ fn open_calls_and_questions_are_shown_with_how_far_they_came() {
         t.open_calls(now, true),
         [
             "⋯ bash  sleep 600  waits for an answer  4.0s",
-            "  ? bash: sleep 600"
+            "  ? bash: sleep 600",
+            "    `tenure answer ses_00000000000000000000000001 y`  once",
+            "      (always is not offered: no single rule would cover this)",
+            "    `tenure answer ses_00000000000000000000000001 n`  no (words after it are told to the model)",
         ]
     );
     let answered = PermissionAnswered {

@@ -1,12 +1,13 @@
 //! Tool calls in the transcript: one line when a call is settled, with output when more is wanted.
 
 use super::{Detail, Last, Transcript};
+use crate::commands::answer;
 use crate::render::escape::{safe, safe_line};
 use crate::render::spans::Style;
 use crate::render::{human, width};
-use tenure_core::event::body::{OutputCut, ToolFailure};
+use tenure_core::event::body::{OutputCut, PermissionAsked, ToolFailure};
 use tenure_core::event::{Event, EventBody};
-use tenure_core::{CallId, MessageId};
+use tenure_core::{CallId, MessageId, SessionId};
 
 /// Lines of output shown when some of it is wanted.
 const SOME_LINES: usize = 6;
@@ -25,8 +26,8 @@ enum Open {
     Arriving,
     /// It has not begun.
     Called,
-    /// A question about it waits for an answer.
-    Asked(String),
+    /// A question about it waits for an answer, in this session.
+    Asked(SessionId, PermissionAsked),
     /// It has begun.
     Running,
 }
@@ -73,7 +74,7 @@ impl Transcript {
             EventBody::PermissionAsked(asked) => {
                 let key = (asked.message.clone(), asked.call.clone());
                 if let Some(call) = self.calls.get_mut(&key) {
-                    call.open = Open::Asked(asked.question.clone());
+                    call.open = Open::Asked(event.session.clone(), asked.clone());
                 }
                 Vec::new()
             }
@@ -130,11 +131,15 @@ impl Transcript {
         let look = self.drawing.look;
         let yellow = Style::colour(Style::YELLOW);
         let mut lines = Vec::new();
+        let asking = calls
+            .iter()
+            .filter(|(_, call)| matches!(call.open, Open::Asked(..)))
+            .count();
         for (_, call) in calls {
             let how = match &call.open {
                 Open::Arriving => "its input arrives",
                 Open::Called => "not begun",
-                Open::Asked(_) => "waits for an answer",
+                Open::Asked(..) => "waits for an answer",
                 Open::Running if owned => "running",
                 Open::Running => "begun, not settled: nobody runs the session now",
             };
@@ -150,13 +155,15 @@ impl Transcript {
                 yellow.paint(&format!("  {how}"), look.colour),
                 Style::dim().paint(&format!("  {time}"), look.colour)
             ));
-            if let Open::Asked(question) = &call.open {
-                let question = safe(question);
+            if let Open::Asked(session, asked) = &call.open {
+                let question = safe(&asked.question);
                 lines.extend(
                     question
                         .lines()
                         .map(|l| yellow.paint(&format!("  ? {l}"), look.colour)),
                 );
+                let answers = answer::commands(session, asked, asking > 1);
+                lines.extend(answers.iter().map(|l| format!("    {l}")));
             }
         }
         self.block(Last::Tool, lines)
