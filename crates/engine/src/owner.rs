@@ -195,7 +195,9 @@ fn start_alone(shared: &Arc<Shared>, session: &SessionId) {
         return;
     }
     match isolate(session) {
-        Ok(()) => tracing::warn!(%session, "it crashed its node twice; a process of its own was started for it"),
+        Ok(()) => {
+            tracing::warn!(%session, "it crashed its node twice; a process of its own was started for it")
+        }
         Err(error) => {
             tracing::error!(%session, %error, "cannot start a process of its own; the session waits for another try");
         }
