@@ -52,7 +52,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-#[cfg(feature = "testing")]
 use tenure_core::id::Incarnation;
 use tls::Tls;
 use tokio::runtime::{Builder, Handle};
