@@ -117,6 +117,17 @@ pub fn nearest(given: &str, known: impl IntoIterator<Item = impl AsRef<str>>) ->
         .map(|(_, word)| word)
 }
 
+/// A known id that was mistyped: two letters at most are others, or missing, or too many. Ids that were made in the same
+/// moment begin alike, and that says nothing.
+pub fn mistyped<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|id| (strsim::damerau_levenshtein(given, id), id))
+        .filter(|(slips, _)| *slips <= 2)
+        .min()
+        .map(|(_, id)| id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +144,17 @@ mod tests {
         .map(Kind::code)
         .to_vec();
         assert_eq!(codes, [1, 2, 3, 4, 130]);
+    }
+
+    #[test]
+    fn an_id_of_the_same_moment_is_no_mistyped_one() {
+        let known = [
+            "ses_01m4xq8k2zabcdefghjkmnpqrs",
+            "ses_01m4xq8k2ztvwxyz0123456789",
+        ];
+        let swapped = "ses_01m4xq8k2zabcdefghjkmnpqsr";
+        assert_eq!(mistyped(swapped, known), Some(known[0]));
+        assert_eq!(mistyped("ses_01m4xq8k2z7777777777777777", known), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ pub mod password;
 mod postgres;
 
 use crate::config::{Config, StoreUrl};
-use crate::exit::{CliError, CliResult, Kind};
+use crate::exit::{CliError, CliResult, Kind, mistyped};
 use std::path::Path;
 use std::sync::Arc;
 use tenure_core::SessionId;
@@ -113,9 +113,16 @@ fn open_error(error: &OpenError, config: &Config) -> CliError {
         _ => CliError::failed(error.to_string()),
     };
     let told = match error {
-        OpenError::NotAdmitted { .. } => told.hint(
-            "the password may stand in PGPASSWORD, store_password_file, ~/.pgpass or the URL",
-        ),
+        OpenError::NotAdmitted { .. } => {
+            let told = match &config.store.value {
+                StoreUrl::Postgres(url) => told.hint(config.store_password.source(url)),
+                StoreUrl::Sqlite(_) => told,
+            };
+            told.hint(
+                "looked at are the URL, store_password_file, PGPASSWORD, then PGPASSFILE or ~/.pgpass, and the first \
+                 that is there counts",
+            )
+        }
         _ => told,
     };
     told.hint(format!("the store comes from {}", config.store.origin))
@@ -148,12 +155,17 @@ pub async fn find(store: &dyn Store, text: &str) -> CliResult<SessionRow> {
             CliError::usage(format!("`{text}` is the beginning of {n} session ids"))
                 .hint("give more of it; `tenure sessions` lists them"),
         ),
-        _ => Err(CliError::usage(format!(
-            "there is no session `{}`",
-            crate::render::escape::safe_line(text)
-        ))
-        .near(text, rows.iter().map(|row| row.id.as_str()))
-        .hint("`tenure sessions` lists them")),
+        _ => {
+            let told = CliError::usage(format!(
+                "there is no session `{}`",
+                crate::render::escape::safe_line(text)
+            ));
+            let told = match mistyped(text, rows.iter().map(|row| row.id.as_str())) {
+                Some(id) => told.hint(format!("did you mean `{id}`?")),
+                None => told,
+            };
+            Err(told.hint("`tenure sessions` lists them"))
+        }
     }
 }
 

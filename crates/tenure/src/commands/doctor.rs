@@ -116,8 +116,8 @@ fn configuration(config: &Config, report: &mut Report) {
             "configuration",
             "there is no configuration file",
             Some(format!(
-                "`tenure config --example > {}` makes one to start from",
-                config.folders.config.join("tenure.toml").display()
+                "`mkdir -p {0} && tenure config --example > {0}/tenure.toml` makes one to start from",
+                config.folders.config.display()
             )),
         ),
     }

@@ -1,5 +1,6 @@
 //! `tenure interrupt`: stop what a session does. The answer comes when the interrupt is durable.
 
+use super::show::each_event;
 use super::{Context, open, print};
 use crate::args::{Global, InterruptArgs};
 use crate::config::Config;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{EventBody, ExecutionId, SessionId};
 use tenure_engine::{Approvals, Scope};
-use tenure_store::{Interrupted, SessionState, Store};
+use tenure_store::{Interrupted, SessionRow, SessionState, Store};
 
 /// A living owner settles in much less; after this somebody else looks whether it lives.
 const OWNER_SETTLES_WITHIN: Duration = Duration::from_millis(1_000);
@@ -33,6 +34,9 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
         .map(ExecutionId::parse)
         .transpose()
         .map_err(|e| CliError::usage(e.to_string()))?;
+    if let Some(execution) = &execution {
+        known(store.as_ref(), &row, execution).await?;
+    }
     let client = store::client(&config, store.clone()).await;
     let receipt = client
         .interrupt(&row.id, execution, "tenure interrupt")
@@ -99,6 +103,28 @@ pub async fn run(cx: &Context, global: &Global, args: &InterruptArgs) -> CliResu
             (true, true) => "its owner was gone: taken over and settled\n",
             (false, _) => "its owner is silent; whoever takes the session over settles it\n",
         },
+    )
+}
+
+/// An execution that never was cannot be over.
+async fn known(store: &dyn Store, row: &SessionRow, execution: &ExecutionId) -> CliResult {
+    let mut found = row.execution.as_ref() == Some(execution);
+    if !found {
+        each_event(store, row, None, |event| {
+            found |=
+                matches!(&event.body, EventBody::ExecutionStarted(e) if &e.execution == execution);
+            Ok(())
+        })
+        .await?;
+    }
+    if found {
+        return Ok(());
+    }
+    Err(
+        CliError::usage(format!("session {} has no execution {execution}", row.id)).hint(format!(
+            "`tenure log {}` shows them (`execution.started`)",
+            row.id
+        )),
     )
 }
 

@@ -87,12 +87,6 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
             .collect()
     };
     roots.iter().try_for_each(|root| absolute(root))?;
-    for root in roots.iter().filter(|root| !Path::new(root).is_dir()) {
-        notice(&format!(
-            "there is no folder {} here: sessions below it would fail on this node until there is",
-            safe_line(root)
-        ));
-    }
     let clustered = matches!(config.store.value, StoreUrl::Postgres(_));
     let asked = args.listen.is_some()
         || args.advertise.is_some()
@@ -104,6 +98,12 @@ fn role(config: &Config, args: &NodeArgs) -> CliResult<Role> {
              processes on one SQLite file are on one machine",
         )
         .hint("name the store with --store postgres://USER@HOST/DATABASE"));
+    }
+    for root in roots.iter().filter(|root| !Path::new(root).is_dir()) {
+        notice(&format!(
+            "there is no folder {} here: sessions below it would fail on this node until there is",
+            safe_line(root)
+        ));
     }
     let name = args.name.clone();
     let configured = config.node.name.as_ref().map(|name| name.value.clone());

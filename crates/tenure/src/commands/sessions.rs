@@ -215,11 +215,11 @@ pub fn state_sentence(row: &SessionRow, nodes: &[NodeRow]) -> String {
             )
         }
         SessionState::Quarantined { reason } => {
-            format!(
-                "set aside: {}; `tenure release {}` lets it go on",
-                sentence(reason),
-                row.id
-            )
+            let release = format!("`tenure release {}`", row.id);
+            match sentence(reason) {
+                reason if reason.contains(&release) => format!("set aside: {reason}"),
+                reason => format!("set aside: {reason}; {release} lets it go on"),
+            }
         }
         SessionState::Idle => state_words(row),
     }

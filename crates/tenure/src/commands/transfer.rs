@@ -77,6 +77,12 @@ fn to_file(path: &Path, header: &Header, records: &[EventRecord], bar: &Progress
         CliError::failed(format!("{} cannot be written: {e}", path.display()))
             .hint("choose another --output")
     };
+    if path.try_exists().map_err(cannot)? {
+        return Err(
+            CliError::usage(format!("{} exists, and is not overwritten", path.display()))
+                .hint("choose another --output, or remove it first"),
+        );
+    }
     let folder = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -86,7 +92,7 @@ fn to_file(path: &Path, header: &Header, records: &[EventRecord], bar: &Progress
     write::all(&mut out, header, records, |n| bar.set_position(n)).map_err(cannot)?;
     drop(out);
     file.as_file().sync_all().map_err(cannot)?;
-    file.persist(path).map_err(|e| cannot(e.error))?;
+    file.persist_noclobber(path).map_err(|e| cannot(e.error))?;
     Ok(())
 }
 

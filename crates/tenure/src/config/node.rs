@@ -132,9 +132,11 @@ impl NodeConfig {
             ("node.name", &self.name),
             ("node.advertise", &self.advertise),
         ] {
-            if let Some(Setting { value, origin }) = value {
-                lines.push((key, value.clone(), origin.clone()));
-            }
+            lines.push(match value {
+                Some(Setting { value, origin }) => (key, value.clone(), origin.clone()),
+                None if key == "node.name" => (key, "node".to_owned(), Origin::Default),
+                None => (key, "(none)".to_owned(), Origin::Default),
+            });
         }
         lines
     }

@@ -75,6 +75,8 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
         };
         let words = format!("{} ({state})", file.value.display());
         add("store_password_file", words, &file.origin);
+    } else if config.store.value.path().is_none() {
+        add("store_password_file", "(none)".into(), &Origin::Default);
     }
     for (key, value, origin) in config.node.lines() {
         add(key, value, &origin);
@@ -112,6 +114,9 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
         ("lease.margin_ms", &config.lease_margin),
     ] {
         add(key, time.value.as_millis().to_string(), &time.origin);
+    }
+    if config.instructions.is_empty() {
+        add("instructions", "(none)".into(), &Origin::Default);
     }
     for words in &config.instructions {
         add("instructions", first_line(&words.value), &words.origin);

@@ -66,6 +66,27 @@ impl Passwords {
         Ok(store_url::with_login(&bare, None, password.as_deref()))
     }
 
+    /// Which of the places the password comes from, in words.
+    pub fn source(&self, url: &str) -> String {
+        if store_url::password(url).is_some() {
+            return "the password is the one in the URL".to_owned();
+        }
+        if let Some(file) = &self.file {
+            return format!(
+                "the password is that of store_password_file, {}",
+                file.value.display()
+            );
+        }
+        if self.variable.is_some() {
+            return "the password is that of PGPASSWORD".to_owned();
+        }
+        let bare = store_url::with_login(url, self.user.as_deref(), None);
+        match (&self.passfile, self.passfile_password(&bare)) {
+            (Some(file), Some(_)) => format!("the password is a line of {}", file.display()),
+            _ => "no password was given".to_owned(),
+        }
+    }
+
     fn passfile_password(&self, url: &str) -> Option<String> {
         let path = self.passfile.as_deref()?;
         if !path.is_file() || exposed(path) {

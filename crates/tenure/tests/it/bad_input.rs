@@ -298,3 +298,62 @@ fn broken_configuration_stops_every_command() {
         "tenure.toml:1: this is not valid TOML",
     );
 }
+
+#[test]
+fn an_unknown_execution_a_file_that_exists_and_roots_beside_a_file_are_refused() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "x"]).exits(0);
+    let session = place.only_session();
+    let out = place
+        .run(&[
+            "interrupt",
+            &session,
+            "--execution",
+            "exe_00000000000000000000000001",
+        ])
+        .exits(2);
+    assert!(
+        out.stderr.contains("has no execution exe_"),
+        "{}",
+        out.stderr
+    );
+    let execution = place
+        .events(&session)
+        .iter()
+        .find(|e| e["type"] == "execution.started")
+        .unwrap()["data"]["execution"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let out = place
+        .run(&["interrupt", &session, "--execution", &execution])
+        .exits(0);
+    assert!(out.stdout.contains("over already"), "{}", out.stdout);
+    place.write("project/s.jsonl", "mine");
+    let out = place.run(&["export", &session, "-o", "s.jsonl"]).exits(2);
+    assert!(out.stderr.contains("is not overwritten"), "{}", out.stderr);
+    let kept = std::fs::read_to_string(place.path("project/s.jsonl")).unwrap();
+    assert_eq!(kept, "mine");
+    let out = place.run(&["node", "--root", "/nonexist"]).exits(2);
+    assert!(!out.stderr.contains("there is no folder"), "{}", out.stderr);
+}
+
+#[test]
+fn a_deleted_session_is_not_taken_for_another_of_the_same_moment() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "x"]).exits(0);
+    let session = place.only_session();
+    // The time in front is the same, the rest is not.
+    let other = format!("{}0000000000000000", &session[..session.len() - 16]);
+    let out = place.run(&["delete", &other]).exits(2);
+    assert!(!out.stderr.contains("did you mean"), "{}", out.stderr);
+    let mut slip = session.clone();
+    let last = if slip.pop() == Some('0') { '1' } else { '0' };
+    slip.push(last);
+    let out = place.run(&["show", &slip]).exits(2);
+    assert!(
+        out.stderr.contains(&format!("did you mean `{session}`?")),
+        "{}",
+        out.stderr
+    );
+}
