@@ -105,6 +105,8 @@ mutations! {
     LockNotAsked = "R13-lock-not-asked", "tenure-store conformance::a_node_that_crashed_is_dead_at_once";
     /// Only the direct successor of a lost owner waits for what that one started.
     QuietForgotten = "R10-quiet-forgotten", "tenure-store conformance::whoever_comes_waits_for_what_a_lost_owner_started";
+    /// A silent node lives for as long as the store's clock says that its lease does.
+    SilenceByStoreClock = "R7-silence-by-store-clock", "tenure-store machine::lapse::tests::a_watched_lease_and_a_moment_are_enough_whatever_the_stores_clock_says";
     /// Whether what a lost owner started is over is judged by the store's clock alone.
     QuietByStoreClock = "R10-quiet-by-store-clock", "tenure-store machine::lapse::tests::a_clock_that_jumps_ahead_ends_no_quiet_time";
     /// A refused append in a batch takes its neighbours along.

@@ -103,6 +103,9 @@ fn expected(mutation: Mutation) -> Expected {
             Elsewhere("locks of processes on one file")
         }
         Mutation::FollowSubscribesLate => Elsewhere("each backend's own way to watch"),
+        Mutation::SilenceByStoreClock => {
+            Elsewhere("it only delays, for as long as the clock was set back")
+        }
         Mutation::DeleteForgetsCheckpoints => Elsewhere("a checkpoint only saves time"),
         _ => Caught,
     }

@@ -2,8 +2,10 @@
 
 use super::world::*;
 use crate::api::*;
+use crate::error::AppendError;
 use std::time::Duration;
 use tenure_core::event::body::Phase;
+use tenure_core::id::Incarnation;
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -226,4 +228,99 @@ pub async fn whoever_starts_something_has_waited_for_all_who_come(w: World) {
         matches!(&again, Acquire::Acquired(tenure) if tenure.quiet_ms == 0 && tenure.lost.is_empty()),
         "{again:?}"
     );
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Watched from now on, second by second, it is found dead. After how many, and by whom: whoever watched.
+async fn watched_to_death(w: &World, silent: &Incarnation) -> (u32, Incarnation) {
+    let observer = w.join().await;
+    assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+    for second in 1..=20 {
+        w.backend.advance(TICK);
+        assert_eq!(w.store.renew(&observer).await.unwrap(), Renewal::Renewed);
+        let dead = w.store.reap(&observer).await.unwrap();
+        if !dead.is_empty() {
+            assert_eq!(dead, std::slice::from_ref(silent));
+            return (second, observer);
+        }
+    }
+    panic!("a silent node is found dead in the end");
+}
+
+/// By the store's clock its lease would be good for another hour. What others watched on their own clocks is enough.
+pub async fn a_clock_that_is_set_back_keeps_no_silent_node_alive(w: World) {
+    let (session, silent, mut owner, _, message) = w.running().await;
+    let claims = w.store.claims().await.unwrap();
+    w.backend.set_clock(-HOUR_MS);
+    // Nobody is shown a lease longer than one.
+    let nodes = w.store.nodes().await.unwrap();
+    assert_eq!(nodes.len(), 1);
+    assert!(nodes.iter().all(|node| node.lease_ms == 6_000), "{nodes:?}");
+    let shown = w.store.claims().await.unwrap();
+    assert_eq!(shown[0].expires_at, claims[0].expires_at);
+    let (watched, observer) = watched_to_death(&w, &silent).await;
+    assert!((6..=7).contains(&watched), "after {watched} s");
+    // It wakes, and learns of it whatever it tries.
+    assert_eq!(w.store.renew(&silent).await.unwrap(), Renewal::Dead);
+    let taken = w.acquire(&session, &observer).await.tenure;
+    assert_eq!(taken.taken_from, Some(silent));
+    assert!(taken.quiet_ms <= 1_000, "{} ms", taken.quiet_ms);
+    let late = owner
+        .append(Guard::Settling, vec![w.event(step_ended(&message))], vec![])
+        .await;
+    assert!(
+        matches!(late, Err(AppendError::StaleClaim { .. })),
+        "{late:?}"
+    );
+}
+
+/// One that renews is nobody's prey, however the store's clock is set; each step costs those who watch a lease at most.
+pub async fn a_clock_that_is_set_kills_no_node_that_renews(w: World) {
+    let (node, observer) = (w.join().await, w.join().await);
+    for second in 0..40 {
+        w.backend.advance(TICK);
+        if second % 4 == 0 {
+            let ahead = second % 8 == 0;
+            w.backend.set_clock(if ahead { HOUR_MS } else { -HOUR_MS });
+        }
+        assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+        assert_eq!(w.store.renew(&node).await.unwrap(), Renewal::Renewed);
+        w.store.renew(&observer).await.unwrap();
+    }
+}
+
+/// R10: what a lost owner started may live for a lease and a second, counted on the taker's own clock. A store's clock
+/// that is set ends that no earlier and no later, before the takeover or after it.
+pub async fn a_clock_that_is_set_moves_no_quiet_time(w: World) {
+    for (before, after) in [(-HOUR_MS, 0), (HOUR_MS, 0), (0, -HOUR_MS), (0, HOUR_MS)] {
+        let (session, silent, _, _, _) = w.running().await;
+        let observer = w.join().await;
+        assert_eq!(w.store.reap(&observer).await.unwrap(), []);
+        for _ in 0..6 {
+            w.backend.advance(TICK);
+            w.store.renew(&observer).await.unwrap();
+            w.store.reap(&observer).await.unwrap();
+        }
+        w.backend.advance(TICK / 4);
+        w.store.renew(&observer).await.unwrap();
+        let dead = w.store.reap(&observer).await.unwrap();
+        assert_eq!(dead, std::slice::from_ref(&silent));
+        w.backend.set_clock(before);
+        let told = w.acquire(&session, &observer).await.tenure.quiet_ms;
+        assert!((1..=750).contains(&told), "{told} ms, set by {before} ms");
+        w.backend.set_clock(after);
+        w.backend.advance(TICK / 4);
+        let still = match w.store.adopt(&session, &observer).await.unwrap() {
+            Acquire::Acquired(tenure) => tenure.quiet_ms,
+            other => panic!("{other:?}"),
+        };
+        assert!((1..=500).contains(&still), "{still} ms, set by {after} ms");
+        w.backend.advance(TICK);
+        assert!(matches!(
+            w.store.adopt(&session, &observer).await.unwrap(),
+            Acquire::Acquired(tenure) if tenure.quiet_ms == 0
+        ));
+        w.store.leave(&observer).await.unwrap();
+    }
 }

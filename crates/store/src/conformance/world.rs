@@ -27,6 +27,9 @@ pub trait Backend: Send + Sync {
     fn crash(&self, node: &Incarnation);
     /// Time passes on the clock that leases are judged by.
     fn advance(&self, by: Duration);
+    /// The clock that leases are judged by is set, while time goes on as before on everybody's own. Nothing happens where
+    /// it is this machine's boot-time clock, which nobody sets.
+    fn set_clock(&self, _by_ms: i64) {}
     /// The next commit goes wrong.
     fn fail_next_commit(&self, fault: Fault);
     /// Holds the writer back while `then` queues work, so that it lands in one batch.

@@ -32,8 +32,14 @@ pub(crate) struct Suspect {
 }
 
 impl Observations {
-    /// Which of `nodes` are dead: their lease is over, and this observer, awake all the while, saw
-    /// `renewal_no` stand still for a whole lease on its own clock `now`. One back from a pause starts over.
+    /// Which of `nodes` are dead: this observer, awake all the while, saw `renewal_no` stand still for a whole lease on
+    /// its own clock `now`, and the store's clock says that the lease is over, or a moment more has passed. One back
+    /// from a pause starts over.
+    ///
+    /// What was watched is enough: a renewal takes longer to be seen than to be sent, so an owner that renewed before
+    /// the first look has, on its own clock, stopped its work when the watch ends; its writes fail, for `dead` is set
+    /// under its row's lock only while `renewal_no` is what was watched, and a renewal requires *not dead*. The store's
+    /// clock only decides a moment earlier: one that was set back would call an old lease good for as long as the step.
     pub(crate) fn judge(
         &mut self,
         now: i64,
@@ -70,24 +76,30 @@ impl Observations {
             if seen.0 != node.renewal_no {
                 *seen = (node.renewal_no, now);
             }
-            let silent = now - seen.1 >= node.lease_ms || hasty;
-            if silent && node.expired {
+            let stood = now.saturating_sub(seen.1);
+            let silent = stood >= node.lease_ms || hasty;
+            let watched = stood >= node.lease_ms.saturating_add(LOCK_DELAY_MS)
+                && !broken!(switches, SilenceByStoreClock);
+            if watched || silent && node.expired {
                 dead.push(node.incarnation.clone());
             }
         }
         dead
     }
 
-    /// What is left of the quiet time of a claim just taken at `now` of this process's clock, too: the store's may have
-    /// jumped. Both must say that it is over (R10).
+    /// What is left of the quiet time of a claim just taken at `now` of this process's clock (R10). Where the store keeps
+    /// whose loss it is, its own clock has no say: it may have been set ahead, which would end the time early, or back,
+    /// which would lengthen it by the whole step.
     pub(crate) fn quiet(&mut self, now: i64, taken: Acquire, switches: &Switches) -> Acquire {
         let Acquire::Acquired(mut tenure) = taken else {
             return taken;
         };
         let lost = tenure.lost.iter();
-        let left = lost.map(|lost| self.may_live(now, lost)).max().unwrap_or(0);
-        if !broken!(switches, QuietByStoreClock) {
-            tenure.quiet_ms = tenure.quiet_ms.max(u64::try_from(left).unwrap_or(0));
+        let left = lost.map(|lost| self.may_live(now, lost)).max();
+        if let Some(left) = left
+            && !broken!(switches, QuietByStoreClock)
+        {
+            tenure.quiet_ms = u64::try_from(left).unwrap_or(0);
         }
         Acquire::Acquired(tenure)
     }

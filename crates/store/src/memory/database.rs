@@ -389,8 +389,8 @@ impl Database {
         Suspects(alive.map(suspect).collect())
     }
 
-    /// Marks those dead whose row says the same as when they were judged: under the row's lock, the expiry is
-    /// tested again (R7). Who is dead now by this.
+    /// Marks those dead whose row says the same as when they were judged: under the row's lock, a renewal since is
+    /// looked for again (R7). Who is dead now by this.
     pub fn bury(&self, judged: &Suspects) -> Vec<Incarnation> {
         let now = self.now();
         let mut tables = self.tables();
@@ -399,9 +399,7 @@ impl Database {
             let death = match tables.nodes.get(&suspect.incarnation) {
                 Some(node) if node.gone && !node.lingers => Death::Proven,
                 Some(node) if node.gone => Death::Lapsed,
-                Some(node) if node.renewal_no == suspect.renewal_no && node.lease_until < now.0 => {
-                    Death::Lapsed
-                }
+                Some(node) if node.renewal_no == suspect.renewal_no => Death::Lapsed,
                 _ => continue,
             };
             if bury(&mut tables, &suspect.incarnation, death, now) {

@@ -233,8 +233,7 @@ impl Queries<'_> {
             };
             let bad = |bad: BadId| damaged(head, &bad);
             let node = self.tables.nodes.get(owner);
-            let left = node.map_or(0, |node| node.lease_until.saturating_sub(self.lease_ms));
-            let left = shown_left(left);
+            let left = node.map_or(0, |node| shown_left(node.lease_left(self.lease_ms)));
             rows.push(ClaimRow {
                 id: ClaimId::parse(head.claim_id.as_deref().unwrap_or_default()).map_err(bad)?,
                 session: head.id.clone(),
@@ -299,7 +298,7 @@ impl Queries<'_> {
                     address: node.address.clone(),
                     draining: node.state == NodeState::Draining,
                     pid: 0,
-                    lease_ms: node.lease_until.saturating_sub(self.lease_ms),
+                    lease_ms: node.lease_left(self.lease_ms),
                     labels: node.serves.labels.clone(),
                     roots: node.serves.roots.clone(),
                     sessions: owned(name),

@@ -60,10 +60,19 @@ impl Drop for Hold {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store, with one clock for the database and its nodes.
     pub fn new(clock: Arc<dyn StoreClock>, switches: Switches) -> Self {
+        Self::apart(clock.clone(), clock, switches)
+    }
+
+    /// As [`MemoryStore::new`], with a clock of the database's own. `clock` is what the nodes measure by.
+    pub fn apart(
+        clock: Arc<dyn StoreClock>,
+        databases: Arc<dyn StoreClock>,
+        switches: Switches,
+    ) -> Self {
         Self(Arc::new(Shared {
-            database: Database::new(clock.clone(), switches),
+            database: Database::new(databases, switches),
             clock,
             hooks: HookBook::default(),
             queue: Mutex::default(),

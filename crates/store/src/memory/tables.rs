@@ -92,6 +92,13 @@ pub(super) struct Node {
     pub(super) resigned: bool,
 }
 
+impl Node {
+    /// What is left of its lease: never more than a whole one, whatever became of the clock since it renewed.
+    pub(super) fn lease_left(&self, now: i64) -> i64 {
+        self.lease_until.saturating_sub(now).min(self.lease_ms)
+    }
+}
+
 impl Session {
     pub(super) fn new(head: Head) -> Self {
         Self {

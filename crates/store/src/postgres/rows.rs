@@ -438,7 +438,7 @@ pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, R
         .rows(
             "SELECT s.claim_id, s.id, s.owner, s.epoch, s.phase, c.assistant_message_id, c.assistant_seq, \
              c.recovery_input_id, c.recovery_error, c.wake_pending, s.attempts, \
-             coalesce(n.lease_until - @.lease_clock(), 0), c.created_ms, \
+             coalesce(least(n.lease_until - @.lease_clock(), n.lease_ms), 0), c.created_ms, \
              greatest(@.lease_clock() - c.created_ms, 0) \
              FROM @.claim c JOIN @.session s ON s.sid = c.sid \
              LEFT JOIN @.node n ON n.incarnation = s.owner \
@@ -473,8 +473,8 @@ pub(super) async fn claims(conn: &Conn, wall_ms: i64) -> Result<Vec<ClaimRow>, R
 pub(super) async fn nodes(conn: &Conn) -> Result<Vec<NodeRow>, ReadStop> {
     let rows = conn
         .rows(
-            "SELECT n.incarnation, n.name, n.address, n.state, n.pid, n.lease_until - @.lease_clock(), \
-             n.labels, n.roots, (SELECT count(*) FROM @.session s WHERE s.owner = n.incarnation) \
+            "SELECT n.incarnation, n.name, n.address, n.state, n.pid, \
+             least(n.lease_until - @.lease_clock(), n.lease_ms), n.labels, n.roots, (SELECT count(*) FROM @.session s WHERE s.owner = n.incarnation) \
              FROM @.node n WHERE n.state < 2 ORDER BY n.joined_ms, n.incarnation",
             &[],
         )

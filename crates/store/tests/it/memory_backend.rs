@@ -16,6 +16,7 @@ pub struct MemoryBackend {
     store: MemoryStore,
     other: MemoryStore,
     clock: Arc<HandClock>,
+    databases: Arc<HandClock>,
     mutations: Mutations,
 }
 
@@ -24,13 +25,15 @@ pub fn fresh() -> Box<dyn Backend> {
 }
 
 pub fn mutated(mutations: Mutations) -> Box<dyn Backend> {
-    let clock = Arc::new(HandClock::at(1_000_000));
-    let store = || MemoryStore::new(clock.clone(), mutations.clone());
+    let clock = || Arc::new(HandClock::at(1_000_000));
+    let (clock, databases) = (clock(), clock());
+    let store = || MemoryStore::apart(clock.clone(), databases.clone(), mutations.clone());
     Box::new(MemoryBackend {
         store: store(),
         other: store(),
         mutations,
         clock,
+        databases,
     })
 }
 
@@ -47,6 +50,10 @@ impl Backend for MemoryBackend {
     fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).unwrap();
         self.clock.0.fetch_add(by, Ordering::SeqCst);
+        self.set_clock(by);
+    }
+    fn set_clock(&self, by_ms: i64) {
+        self.databases.0.fetch_add(by_ms, Ordering::SeqCst);
     }
     fn fail_next_commit(&self, fault: Fault) {
         self.store.fail_next_commit(fault);

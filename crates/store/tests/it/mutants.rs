@@ -66,3 +66,21 @@ async fn a_hook_behind_the_notification_is_noticed_by_observers() {
         .await
     );
 }
+
+/// A file's clock is its machine's own, which nobody sets: over memory the database has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_believes_the_stores_clock_is_noticed() {
+    for (mutation, case) in [
+        (
+            Mutation::SilenceByStoreClock,
+            "lapsing::a_clock_that_is_set_back_keeps_no_silent_node_alive",
+        ),
+        (
+            Mutation::QuietByStoreClock,
+            "lapsing::a_clock_that_is_set_moves_no_quiet_time",
+        ),
+    ] {
+        let broken = crate::memory_backend::mutated(Mutations::only(mutation));
+        assert!(!holds_on(case, broken).await, "{}", mutation.name());
+    }
+}

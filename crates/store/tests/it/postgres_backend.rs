@@ -94,8 +94,11 @@ impl Backend for PostgresBackend {
     }
     fn advance(&self, by: Duration) {
         let by = by.as_millis() as i64;
-        let now = self.clock.0.fetch_add(by, Ordering::SeqCst) + by;
-        let set = |schema| format!("UPDATE {schema}.hand_clock SET ms = {now};");
+        self.clock.0.fetch_add(by, Ordering::SeqCst);
+        self.set_clock(by);
+    }
+    fn set_clock(&self, by_ms: i64) {
+        let set = |schema| format!("UPDATE {schema}.hand_clock SET ms = ms + {by_ms};");
         let both = format!("{}{}", set("tenure"), set("other"));
         self.database.execute(&both).unwrap();
     }

@@ -27,7 +27,8 @@ fn trouble(rule: Rule) -> (u8, u8, &'static [Trouble]) {
             (1, 2, &[Crashes])
         }
         RenewNeedsAlive | DeathRetests | GuardianKills => (1, 1, &[Pauses]),
-        DeathNeedsObserver | DeathNeedsDatabase => (1, 1, &[Lies]),
+        DeathNeedsObserver => (1, 1, &[Lies]),
+        WatchIsEnough => (1, 2, &[Lies, Crashes]),
         SpawnWaits => (1, 1, &[Suspicions]),
         FastSuspicion | PredecessorOnly => (1, 2, &[Suspicions, Crashes]),
         SelfFences => (1, 3, &[Suspicions]),

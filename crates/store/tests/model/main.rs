@@ -17,8 +17,8 @@
 //! # The actions
 //!
 //! `nodes::Action`. People admit, interrupt, drain. Trouble: a process crashes, a task dies in it, it pauses or is
-//! cut off, it is suspected rightly or wrongly, an append arrives late or its answer is lost, one witness of a
-//! death lies. Time: leases end, an acceptance deadline passes, a process resumes. Nodes renew, bury the silent,
+//! cut off, it is suspected rightly or wrongly, an append arrives late or its answer is lost, the database's clock is
+//! set ahead or back. Time: leases end, an acceptance deadline passes, a process resumes. Nodes renew, bury the silent,
 //! fence themselves, come back, leave, acquire, adopt, append, spawn, resolve. An append is one transaction, as in
 //! the stores; its answer may be lost and it may land when its node has long gone on.
 //!
@@ -40,7 +40,8 @@
 //! (each counts as a steer), keys of interrupts (a repetition is no new transaction), user's release from
 //! quarantine, isolation, locations. Two losses set a session aside, not three. A stopped process and one that is
 //! cut off are one thing that may still spawn. Leases have no lengths: that a process stops before its lease can
-//! end is an assumption, that its guardian does is a rule. Batches and lanes are the stores' own affair.
+//! end is an assumption, that its guardian does is a rule; so is that an observer measures a lease right: it looks several
+//! times in one, and starts over when its own clock has jumped between two looks. Batches and lanes are the stores' own affair.
 //!
 //! # Reading a counterexample
 //!

@@ -16,7 +16,7 @@ pub enum Action {
     Pause(u8),
     /// Others lose the connection to it and find its address refused, rightly or not.
     Suspect(u8),
-    Lie(Witness),
+    Lie(Lie),
     /// Sends an append that lands later, or never.
     Send(u8, Write),
     /// Acquires, and never learns it.
@@ -87,7 +87,7 @@ pub enum Trouble {
     Drains,
     /// An append arrives late, or its answer or that of an acquisition is lost.
     Delays,
-    /// One of the two witnesses of a death lies.
+    /// The database's clock is set ahead or back.
     Lies,
 }
 
@@ -138,8 +138,8 @@ impl Model {
         when(state.left.inputs > 0, Action::Admit);
         when(self.may(state, Trouble::Interrupts), Action::Interrupt);
         let lies = state.lie.is_none() && self.may(state, Trouble::Lies);
-        when(lies, Action::Lie(Witness::Database));
-        when(lies, Action::Lie(Witness::Observer));
+        when(lies, Action::Lie(Lie::Ahead));
+        when(lies, Action::Lie(Lie::Back));
         when(state.head.offer == Offer::Open, Action::OfferOver);
         for slot in 0..NODES as u8 {
             self.node_actions(state, slot, &mut all);
@@ -172,10 +172,11 @@ impl Model {
         when(node.process == Process::Paused, Resume(n));
         let renews = !dead || !self.on(Rule::RenewNeedsAlive);
         when(runs && node.expired && renews, Renew(n));
-        let database = node.expired || state.lie == Some(Witness::Database);
-        let observer = node.expired || state.lie == Some(Witness::Observer);
-        let silent = (database || !self.on(Rule::DeathNeedsDatabase))
-            && (observer || !self.on(Rule::DeathNeedsObserver));
+        let silent = if self.on(Rule::DeathNeedsObserver) {
+            node.expired && (self.on(Rule::WatchIsEnough) || state.seems_over(node))
+        } else {
+            state.seems_over(node)
+        };
         let mortal = !dead && self.on(Rule::SilentDie);
         if self.on(Rule::DeathRetests) {
             when(mortal && silent, Bury(n));
@@ -329,9 +330,9 @@ impl Model {
                 }
                 return verdict;
             }
-            Lie(witness) => {
+            Lie(lie) => {
                 state.left.troubles -= 1;
-                state.lie = Some(witness);
+                state.lie = Some(lie);
             }
             OfferOver => state.head.offer = Offer::Over,
             Acquire(n) => return self.acquire(state, n, true),

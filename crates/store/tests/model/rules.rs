@@ -87,8 +87,8 @@ rules! {
     RenewNeedsAlive => Breaks(&[TwoGroups]);
     /// R7: death by time needs the observer's count.
     DeathNeedsObserver => Breaks(&[BuriedAlive]);
-    /// R7: death by time needs the database's clock.
-    DeathNeedsDatabase => Breaks(&[BuriedAlive]);
+    /// R7: what was watched for a whole lease is dead whatever the database's clock says.
+    WatchIsEnough => Strands;
     /// R7: death is written under the row's lock after testing again.
     DeathRetests => Breaks(&[BuriedAlive]);
     /// R11: a successor is tested in the transaction that names it.

@@ -202,13 +202,13 @@ pub struct Node {
     pub group: bool,
 }
 
-/// Who may lie about time: one witness of a death at most (R7 asks two).
+/// How the database's clock was set wrong, for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Witness {
-    /// The database's clock jumped: every lease seems over.
-    Database,
-    /// An observer's clock or its memory of renewals is wrong: every node seems to stand still.
-    Observer,
+pub enum Lie {
+    /// Ahead: every lease seems over.
+    Ahead,
+    /// Back: none does.
+    Back,
 }
 
 /// How much is still to come.
@@ -239,7 +239,7 @@ pub struct Facts {
 pub struct State {
     pub head: Head,
     pub nodes: [Node; NODES],
-    pub lie: Option<Witness>,
+    pub lie: Option<Lie>,
     pub left: Left,
     pub facts: Facts,
 }
@@ -331,6 +331,11 @@ impl State {
 
     pub fn violate(&mut self, violation: Violation) {
         self.facts.violation.get_or_insert(violation);
+    }
+
+    /// Is the node's lease over by the database's clock?
+    pub fn seems_over(&self, node: &Node) -> bool {
+        self.lie.map_or(node.expired, |lie| lie == Lie::Ahead)
     }
 
     /// Is the incarnation's row dead (R7)? Rows of earlier incarnations always are.

@@ -472,7 +472,7 @@ impl State {
     fn hand_over(&mut self, rules: &Rules, to: Option<Incarnation>) {
         let able = |who: &Incarnation| {
             let node = &self.nodes[usize::from(who.slot)];
-            let leased = !node.expired && self.lie != Some(Witness::Database);
+            let leased = !self.seems_over(node);
             !self.gone(*who) && node.row == Row::Active && leased
         };
         let chosen = to.filter(|who| able(who) || !rules.has(Rule::SuccessorTested));

@@ -85,11 +85,37 @@ fn a_clock_that_jumps_ahead_ends_no_quiet_time() {
 }
 
 #[test]
-fn the_stores_clock_is_believed_when_it_says_longer() {
+fn a_clock_that_is_set_back_lengthens_no_quiet_time() {
     let mut seen = watched();
-    assert_eq!(left(&mut seen, 1_300, taken(6_300, vec![lost(2)])), 6_300);
-    assert_eq!(left(&mut seen, 9_000, taken(10, vec![lost(2)])), 10);
+    let hour = 3_600_000;
+    assert_eq!(left(&mut seen, 1_300, taken(hour, vec![lost(2)])), 6_200);
+    assert_eq!(left(&mut seen, 7_500, taken(hour, vec![lost(2)])), 0);
+    // Not even for one that has seen nothing.
+    let mut fresh = Observations::default();
+    assert_eq!(left(&mut fresh, 50, taken(hour, vec![lost(2)])), 7_000);
+    // Where the store does not keep whose loss it is, its clock is this machine's own.
+    assert_eq!(left(&mut seen, 9_000, taken(10, Vec::new())), 10);
     assert_eq!(left(&mut seen, 9_000, taken(0, Vec::new())), 0);
+}
+
+/// At 500 it saw the last renewal. A lease later, and not before, it may say so; by its own clock alone, a moment later.
+#[test]
+fn a_watched_lease_and_a_moment_are_enough_whatever_the_stores_clock_says() {
+    for (expired, dead_at) in [(true, 6_500), (false, 7_500)] {
+        let mut seen = Observations::default();
+        let own = node("own", 1);
+        let found = (0..40).map(|n| n * 250).find(|now| {
+            let silent = Suspect {
+                expired,
+                ..node("lost", 1 + i64::from(*now >= 500))
+            };
+            let all = [own.clone(), silent];
+            !seen
+                .judge(*now, &own, &all, &Switches::default())
+                .is_empty()
+        });
+        assert_eq!(found, Some(dead_at), "expired: {expired}");
+    }
 }
 
 #[test]
