@@ -48,6 +48,21 @@ output = 32000
 # "*" = "ask"
 "#;
 
+/// The file with the store's password; none where no store has one.
+fn password_file(config: &Config) -> Option<(String, Origin)> {
+    let Some(file) = config.store_password.file() else {
+        let clustered = config.store.value.path().is_none();
+        return clustered.then(|| ("(none)".to_owned(), Origin::Default));
+    };
+    let state = if file.value.exists() {
+        "there"
+    } else {
+        "missing"
+    };
+    let words = format!("{} ({state})", file.value.display());
+    Some((words, file.origin.clone()))
+}
+
 /// Every value in force.
 pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
     let mut out = Vec::new();
@@ -67,16 +82,8 @@ pub fn lines(config: &Config, env: &Environment) -> Vec<Line> {
         config.store.value.to_string(),
         &config.store.origin,
     );
-    if let Some(file) = config.store_password.file() {
-        let state = if file.value.exists() {
-            "there"
-        } else {
-            "missing"
-        };
-        let words = format!("{} ({state})", file.value.display());
-        add("store_password_file", words, &file.origin);
-    } else if config.store.value.path().is_none() {
-        add("store_password_file", "(none)".into(), &Origin::Default);
+    if let Some((words, origin)) = password_file(config) {
+        add("store_password_file", words, &origin);
     }
     for (key, value, origin) in config.node.lines() {
         add(key, value, &origin);
