@@ -1,5 +1,6 @@
 //! Errors as data: what a provider said, and why a step or an execution failed.
 
+use crate::provider::replace_nul;
 use serde::{Deserialize, Serialize};
 
 /// What a provider's refusal or failure means for the caller.
@@ -154,11 +155,13 @@ pub struct SessionError {
 }
 
 impl SessionError {
-    /// An error of `kind` saying `message`.
+    /// An error of `kind` saying `message`; what others say may hold a NUL, which no store takes.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        replace_nul(&mut message);
         Self {
             kind: kind.into(),
-            message: message.into(),
+            message,
             code: None,
         }
     }
@@ -173,8 +176,10 @@ impl SessionError {
 
 impl From<&ProviderError> for SessionError {
     fn from(error: &ProviderError) -> Self {
+        let mut code = error.code.clone();
+        code.iter_mut().for_each(replace_nul);
         Self {
-            code: error.code.clone(),
+            code,
             ..Self::new(error.class.as_str(), error.message.clone())
         }
     }

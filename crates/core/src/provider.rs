@@ -153,3 +153,52 @@ pub enum ProviderEvent {
     /// The provider reported an error in the stream.
     Error(ProviderError),
 }
+
+impl ProviderEvent {
+    /// The event with the replacement character for every NUL: no store and no vendor takes one, wherever it stands.
+    #[must_use]
+    pub fn without_nul(mut self) -> Self {
+        for text in self.texts().into_iter().flatten() {
+            replace_nul(text);
+        }
+        self
+    }
+
+    fn texts(&mut self) -> [Option<&mut String>; 4] {
+        match self {
+            Self::Started { response_id, model } => {
+                [response_id.as_mut(), model.as_mut(), None, None]
+            }
+            Self::TextStart { id } | Self::ReasoningStart { id } => [Some(id), None, None, None],
+            Self::TextDelta { id, text } | Self::ReasoningDelta { id, text } => {
+                [Some(id), Some(text), None, None]
+            }
+            Self::TextEnd { id, native } | Self::ReasoningEnd { id, native } => {
+                [Some(id), native.as_mut(), None, None]
+            }
+            Self::ToolInputStart { id, name } => [Some(id), Some(name), None, None],
+            Self::ToolInputDelta { id, name, text } => [Some(id), name.as_mut(), Some(text), None],
+            Self::ToolInputEnd { id, name } => [Some(id), name.as_mut(), None, None],
+            Self::ToolCall {
+                id,
+                name,
+                input,
+                native,
+                ..
+            } => [Some(id), Some(name), Some(input), native.as_mut()],
+            Self::ToolResult {
+                id, text, native, ..
+            } => [Some(id), Some(text), native.as_mut(), None],
+            Self::Opaque { native } => [Some(native), None, None, None],
+            Self::Finish { raw, .. } => [raw.as_mut(), None, None, None],
+            Self::Usage(_) | Self::Error(_) => [None, None, None, None],
+        }
+    }
+}
+
+/// Puts the replacement character where a NUL stands.
+pub(crate) fn replace_nul(text: &mut String) {
+    if text.contains('\0') {
+        *text = text.replace('\0', "\u{fffd}");
+    }
+}

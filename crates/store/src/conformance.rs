@@ -125,6 +125,7 @@ macro_rules! conformance_cases {
             reading::follow_ends_when_the_session_is_deleted,
             reading::checkpoints_come_back_in_order,
             replaying::an_export_rebuilds_the_same_session,
+            replaying::a_log_that_cannot_have_happened_is_refused,
             replaying::a_gap_is_refused,
             replaying::divergence_unknown_types_and_foreign_ids_are_refused,
             replaying::a_replayed_session_rests,

@@ -130,6 +130,7 @@ pub fn spawn(config: &Config, sessions: &[&str], alone: bool) -> io::Result<Chil
         command.arg("--alone");
     }
     command
+        .envs(tenure_tools::guardian::open_files_before())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)

@@ -56,7 +56,7 @@ impl Environment {
                 .home()
                 .ok_or_else(|| {
                     CliError::usage(format!("neither HOME nor {name} is set"))
-                        .hint("set HOME, or give --config and --store")
+                        .hint("set HOME, or XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME")
                 })?
                 .join(below_home),
         };

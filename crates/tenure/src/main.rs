@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     if let Err(error) = nix::sys::prctl::set_dumpable(false) {
         eprintln!("tenure: keys could not be shielded from tools: {error}");
     }
+    tenure_tools::guardian::raise_open_files();
     let cli = Cli::parse();
     match dispatch(cli) {
         Ok(code) => ExitCode::from(code),

@@ -22,6 +22,8 @@ mod leftover;
 #[cfg(target_os = "linux")]
 mod nursery;
 #[cfg(target_os = "linux")]
+mod open_files;
+#[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod run;
@@ -38,11 +40,15 @@ pub use lease::LeaseDeadline;
 #[cfg(target_os = "linux")]
 pub use leftover::{Leftover, LeftoverError, kill_leftover};
 #[cfg(target_os = "linux")]
+pub use open_files::{open_files_before, raise_open_files};
+#[cfg(target_os = "linux")]
 pub(crate) use process::{Guarded, StartError};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use unsupported::{Guarded, StartError};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Leftover, LeftoverError, kill_leftover};
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{open_files_before, raise_open_files};
 pub use wire::{Ended, ExitKind, Killed};
 pub(crate) use wire::{Report, Why};
 

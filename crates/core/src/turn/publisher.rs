@@ -148,7 +148,7 @@ impl Publisher {
             if out.end.is_some() {
                 break;
             }
-            self.one(event, out)?;
+            self.one(event.without_nul(), out)?;
         }
         self.checkpoint_full(out);
         Ok(())
@@ -296,12 +296,6 @@ impl Publisher {
         if text.is_empty() {
             return Ok(());
         }
-        // No store and no vendor takes a NUL: it becomes the replacement character.
-        let text = if text.contains('\0') {
-            text.replace('\0', "\u{fffd}")
-        } else {
-            text
-        };
         if let Some(draft) = self.drafts.iter_mut().rev().find(|d| d.part() == part) {
             let offset = draft.push(&text);
             match out.live.last_mut() {

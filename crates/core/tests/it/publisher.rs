@@ -17,11 +17,27 @@ fn events() -> impl Strategy<Value = Vec<ProviderEvent>> {
 
 /// Few ids and names, so that events meet.
 fn event() -> impl Strategy<Value = ProviderEvent> {
-    let id = || prop::sample::select(vec!["a", "b", "a_a1", "a_a2"]);
-    let name = || prop::sample::select(vec!["bash", "read"]);
-    let words =
-        || prop::sample::select(vec!["", " ", "x", "é\u{1f600}", "{}", "{\"a\":1}", "{\"a"]);
-    let native = || prop::option::of(prop::sample::select(vec!["{\"n\": 1}", "{}"]));
+    let id = || prop::sample::select(vec!["a", "b", "a_a1", "a_a2", "a\0"]);
+    let name = || prop::sample::select(vec!["bash", "bash", "read", "re\0ad"]);
+    let words = || {
+        prop::sample::select(vec![
+            "",
+            " ",
+            "x",
+            "é\u{1f600}",
+            "{}",
+            "{\"a\":1}",
+            "{\"a",
+            "\0",
+        ])
+    };
+    let native = || {
+        prop::option::of(prop::sample::select(vec![
+            "{\"n\": 1}",
+            "{}",
+            "{\"n\": \"\0\"}",
+        ]))
+    };
     let long = any::<bool>();
     prop_oneof![
         id().prop_map(|id| ProviderEvent::TextStart { id: id.into() }),
@@ -105,6 +121,11 @@ fn check_log(journal: &Journal) {
     let mut settled: HashMap<String, u32> = HashMap::new();
     let mut called: HashMap<String, u32> = HashMap::new();
     for event in &journal.events {
+        let stored = event.body.encode();
+        assert!(
+            !stored.contains("\\u0000"),
+            "no store takes a NUL: {stored}"
+        );
         let part = match &event.body {
             EventBody::FragmentStarted(e) => Some(e.part),
             EventBody::ToolInputStarted(e) => Some(e.part),

@@ -18,10 +18,6 @@ impl Order {
     /// `open`: a step or compaction is open before this event.
     pub(super) fn on(&mut self, event: &Event, open: bool, out: &mut Findings) {
         self.shape(event, out);
-        if matches!(event.body, EventBody::SessionForked(_)) {
-            // What follows is written under the child's own epochs.
-            self.epoch = None;
-        }
         let Some(epoch) = event.epoch else {
             out.unless(is_open_to_all(&event.body), Promise::OneOwner, || {
                 format!("{} was written without a fence", event.body.type_name())

@@ -145,6 +145,76 @@ pub async fn divergence_unknown_types_and_foreign_ids_are_refused(w: World) {
     assert_eq!(w.store.session(&foreign).await.unwrap(), None);
 }
 
+/// A log is refused that no store of ours can have written, and leaves nothing behind.
+pub async fn a_log_that_cannot_have_happened_is_refused(w: World) {
+    let session = finished(&w).await;
+    let records = export(&w.store, &session).await;
+    let at = |name: &str| {
+        records
+            .iter()
+            .position(|record| record.type_name == name)
+            .unwrap()
+    };
+    let twice = |name: &str, near: &str| {
+        let mut records = records.clone();
+        let copy = EventRecord {
+            id: EventId::from_bits(7_777),
+            ..records[at(name)].clone()
+        };
+        records.insert(at(near) + 1, copy);
+        for (seq, record) in records.iter_mut().enumerate() {
+            record.seq = seq as u64;
+        }
+        records
+    };
+    let with = |index: usize, change: fn(&mut EventRecord)| {
+        let mut records = records.clone();
+        change(&mut records[index]);
+        records
+    };
+    let directory = |body: &str| {
+        serde_json::value::RawValue::from_string(body.replace("/else", "else")).unwrap()
+    };
+    let mut relative = records.clone();
+    let moved = at("attachment.replaced");
+    relative[moved].data = directory(records[moved].data.get());
+    let cases = [
+        (twice("input.promoted", "input.promoted"), "not pending"),
+        (twice("step.started", "step.started"), "open already"),
+        (twice("step.ended", "step.ended"), "not the open one"),
+        (
+            twice("execution.started", "execution.started"),
+            "open already",
+        ),
+        (
+            twice("execution.succeeded", "execution.succeeded"),
+            "not the open one",
+        ),
+        (
+            with(at("step.started"), |record| record.epoch = Some(9)),
+            "epochs never fall",
+        ),
+        (
+            with(records.len() - 1, |record| record.epoch = Some(u64::MAX)),
+            "too large",
+        ),
+        (
+            with(0, |record| record.created_ms = i64::MIN),
+            "before 1970",
+        ),
+        (relative, "not an absolute path"),
+    ];
+    let other = w.backend.other_store();
+    for (records, why) in cases {
+        let refused = other.replay(&session, records).await;
+        let Err(ReplayError::BadEvent { detail, .. }) = &refused else {
+            panic!("{why}: {refused:?}");
+        };
+        assert!(detail.contains(why), "{why}: {detail}");
+        assert_eq!(other.session(&session).await.unwrap(), None);
+    }
+}
+
 pub async fn a_replayed_session_rests(w: World) {
     let (session, _, _, _, _) = w.running().await;
     w.admit(&session).await;

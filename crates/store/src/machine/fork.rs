@@ -51,6 +51,8 @@ pub(crate) fn fork(
     head.head = Some(through);
     head.base = through + 1;
     head.parent = Some(holder);
+    // Epochs go on from what is shared: in one log they never fall, and what a parent's owner held fences nothing here.
+    head.epoch = from.epoch;
     if through == from.last() {
         // What is in force at the end stands in the parent's own row, however often it was changed.
         head.title = from.title;

@@ -6,7 +6,9 @@ use super::rows::{Rows, Taken};
 use super::{AppendStop, Stop, rejected};
 use crate::error::AppendError;
 use tenure_core::event::EventBody;
-use tenure_core::event::body::{Delivery, FragmentKind, InputAdmitted, InterruptRequested};
+use tenure_core::event::body::{
+    Delivery, FragmentKind, InputAdmitted, InterruptRequested, StepEnded, StepFailed,
+};
 use tenure_core::id::MessageId;
 use tenure_core::usage::Usage;
 
@@ -113,7 +115,7 @@ pub(crate) fn project(
         E::InputDeliveryChanged(data) => delivery_changed(work, &data.input, data.delivery),
         E::InterruptRequested(data) => interrupted(work, seq, event.created_ms, data),
         E::ExecutionStarted(data) => {
-            if work.head.execution.is_some() && !work.replay {
+            if work.head.execution.is_some() {
                 return Err(work.refuse("an execution is open already"));
             }
             work.head.execution = Some(data.execution.as_str().to_owned());
@@ -149,15 +151,16 @@ fn turn(work: &mut Work<'_, impl Rows>, seq: u64, event: &Encoded) -> Result<(),
     use EventBody as E;
     match &event.body {
         E::StepStarted(data) => {
-            if !work.replay
-                && (work.head.open_step.is_some() || work.head.open_compaction.is_some())
-            {
+            if work.head.open_step.is_some() || work.head.open_compaction.is_some() {
                 return Err(work.refuse("a step or compaction is open already"));
             }
             work.head.open_step = Some(data.message.as_str().to_owned());
             work.entered = Some(seq);
         }
-        E::StepEnded(_) | E::StepFailed(_) => {
+        E::StepEnded(StepEnded { message, .. }) | E::StepFailed(StepFailed { message, .. }) => {
+            if work.head.open_step.as_deref() != Some(message.as_str()) {
+                return Err(work.refuse(format!("step {message} is not the open one")));
+            }
             work.head.open_step = None;
             work.head.open_text = None;
         }
@@ -265,7 +268,7 @@ fn settings(work: &mut Work<'_, impl Rows>, seq: u64, event: &Encoded) -> Result
         }
         E::AttachmentReplaced(data) => {
             let follows = data.generation == work.head.generation + 1;
-            if !follows && !work.replay && !broken!(work.rows.switches(), NoGenerationCheck) {
+            if !follows && !broken!(work.rows.switches(), NoGenerationCheck) {
                 return Err(work.stale_attachment());
             }
             work.head.generation = data.generation;
@@ -320,7 +323,8 @@ fn promoted(work: &mut Work<'_, impl Rows>, input: &MessageId) -> Result<(), App
             work.promoted.push((input.clone(), eligible));
             Ok(())
         }
-        None if work.replay || broken!(work.rows.switches(), NoCasPromote) => Ok(()),
+        None if broken!(work.rows.switches(), NoCasPromote) => Ok(()),
+        None if work.replay => Err(work.refuse(format!("input {input} is not pending"))),
         None => Err(work.inbox_changed()),
     }
 }
@@ -328,7 +332,7 @@ fn promoted(work: &mut Work<'_, impl Rows>, input: &MessageId) -> Result<(), App
 fn cancelled(work: &mut Work<'_, impl Rows>, input: &MessageId) -> Result<(), AppendStop> {
     match take(work, input, Taken::Cancelled)? {
         Some(_) => Ok(()),
-        None if work.replay => Ok(()),
+        None if work.replay => Err(work.refuse(format!("input {input} is not pending"))),
         None => Err(work.inbox_changed()),
     }
 }
@@ -339,8 +343,10 @@ fn delivery_changed(
     delivery: Delivery,
 ) -> Result<(), AppendStop> {
     let changed = work.rows.redeliver(work.head.sid, input, delivery)?;
-    if !changed && !work.replay {
-        return Err(work.inbox_changed());
+    match (changed, work.replay) {
+        (true, _) => {}
+        (false, true) => return Err(work.refuse(format!("input {input} is not pending"))),
+        (false, false) => return Err(work.inbox_changed()),
     }
     Ok(())
 }
@@ -365,7 +371,7 @@ fn execution_over(
     execution: &str,
     outcome: &str,
 ) -> Result<(), AppendStop> {
-    if work.head.execution.as_deref() != Some(execution) && !work.replay {
+    if work.head.execution.as_deref() != Some(execution) {
         return Err(work.refuse(format!("execution {execution} is not the open one")));
     }
     work.head.execution = None;

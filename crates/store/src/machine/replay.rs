@@ -17,6 +17,8 @@ pub(crate) struct Line {
     line: u64,
     seq: u64,
     epoch: Option<u64>,
+    /// The highest epoch up to here.
+    highest: u64,
     event: Encoded,
 }
 
@@ -47,6 +49,9 @@ pub(crate) fn read_lines(
         if record.seq > MAX_SEQ {
             return Err(bad(format!("seq {} is too large", record.seq)));
         }
+        if let Some(problem) = misplaced(&record, lines.last()) {
+            return Err(bad(problem));
+        }
         let text = record.data.get().to_owned();
         if let Some(problem) = check::problem(&text) {
             return Err(bad(problem));
@@ -60,10 +65,15 @@ pub(crate) fn read_lines(
                 version: record.version,
             });
         }
+        if let Some(problem) = elsewhere(&body) {
+            return Err(bad(problem));
+        }
+        let highest = lines.last().map_or(0, |line| line.highest);
         lines.push(Line {
             line,
             seq: record.seq,
             epoch: record.epoch,
+            highest: highest.max(record.epoch.unwrap_or(0)),
             event: Encoded::from(Ready {
                 id: record.id,
                 created_ms: record.created_ms,
@@ -73,6 +83,34 @@ pub(crate) fn read_lines(
         });
     }
     Ok(lines)
+}
+
+/// What is wrong with the numbers of a line, given the one before it.
+fn misplaced(record: &EventRecord, before: Option<&Line>) -> Option<String> {
+    if record.created_ms < 0 {
+        return Some(format!(
+            "its time, {} ms, is before 1970",
+            record.created_ms
+        ));
+    }
+    let epoch = record.epoch?;
+    if epoch > MAX_SEQ {
+        return Some(format!("epoch {epoch} is too large"));
+    }
+    let highest = before.map_or(0, |line| line.highest);
+    (epoch < highest).then(|| format!("epoch {epoch} follows epoch {highest}: epochs never fall"))
+}
+
+/// What is wrong with the place a session is to be at.
+fn elsewhere(body: &EventBody) -> Option<String> {
+    let location = match body {
+        EventBody::SessionCreated(data) => &data.location,
+        EventBody::AttachmentReplaced(data) => &data.location,
+        _ => return None,
+    };
+    let directory = &location.directory;
+    (!std::path::Path::new(directory).is_absolute())
+        .then(|| format!("its directory, `{directory}`, is not an absolute path"))
 }
 
 /// Inserts what is new and compares what is there.

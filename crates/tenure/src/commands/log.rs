@@ -54,7 +54,7 @@ pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8>
     let (word, error, words) = told(&end, &row.id, None);
     let code = error.as_ref().map_or(0, |e| e.kind.code());
     view.finish(word, code, words, began);
-    error.map_or(Ok(0), Err)
+    error.map_or_else(|| view.written().map(|()| 0), Err)
 }
 
 async fn dump(cx: &Context, store: &dyn Store, row: &SessionRow, args: &LogArgs) -> CliResult {

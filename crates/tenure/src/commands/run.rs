@@ -375,6 +375,6 @@ pub async fn finish(
     view.finish(word, code, words, began);
     match error {
         Some(error) => Err(error),
-        None => Ok(0),
+        None => view.written().map(|()| 0),
     }
 }

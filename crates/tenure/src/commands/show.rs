@@ -17,7 +17,7 @@ use tenure_core::compaction::meter;
 use tenure_core::event::Event;
 use tenure_core::event::body::{Delivery, InputKind};
 use tenure_core::inbox::PendingInput;
-use tenure_store::{SessionRow, SessionState, Store};
+use tenure_store::{ReadError, SessionRow, SessionState, Store};
 
 /// Events read at a time.
 const PAGE: usize = 4_096;
@@ -98,8 +98,18 @@ pub async fn each_event(
     store: &dyn Store,
     row: &SessionRow,
     after: Option<u64>,
-    mut take: impl FnMut(Event) -> CliResult,
+    take: impl FnMut(Event) -> CliResult,
 ) -> CliResult {
+    each_read(store, row, after, take).await
+}
+
+/// As [`each_event`], for who wants to know how reading ended.
+pub async fn each_read<E: From<ReadError>>(
+    store: &dyn Store,
+    row: &SessionRow,
+    after: Option<u64>,
+    mut take: impl FnMut(Event) -> Result<(), E>,
+) -> Result<(), E> {
     let mut after = after;
     loop {
         let page = store.read(&row.id, after, PAGE).await?;

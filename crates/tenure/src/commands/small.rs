@@ -102,10 +102,12 @@ async fn left(store: &dyn Store, row: &SessionRow, at: Option<u64>) -> CliResult
     };
     let mut turn = false;
     let mut waiting = HashSet::new();
-    each_event(store, row, None, |event| {
-        if event.seq > at {
-            return Ok(());
-        }
+    // What comes later does not matter, and may be what cannot be read.
+    let shared = SessionRow {
+        head: at,
+        ..row.clone()
+    };
+    each_event(store, &shared, None, |event| {
         match event.body {
             EventBody::ExecutionStarted(_) => turn = true,
             EventBody::ExecutionSucceeded(_)

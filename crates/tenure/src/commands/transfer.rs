@@ -1,6 +1,6 @@
 //! `tenure export` and `tenure import`: a session as JSON lines, out and in.
 
-use super::show::each_event;
+use super::show::each_read;
 use super::{Context, open, print};
 use crate::args::{ExportArgs, Global, ImportArgs};
 use crate::exit::{CliError, CliResult};
@@ -14,7 +14,7 @@ use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use tenure_core::SessionId;
 use tenure_core::event::EventRecord;
-use tenure_store::ReplayError;
+use tenure_store::{ReadError, ReplayError};
 
 /// Writes a session.
 pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResult {
@@ -22,11 +22,16 @@ pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResu
     let store = store::open_existing(&config).await?;
     let row = store::find(store.as_ref(), &args.session).await?;
     let mut events = Vec::new();
-    each_event(store.as_ref(), &row, None, |event| {
+    let read = each_read(store.as_ref(), &row, None, |event| {
         events.push(event);
         Ok(())
-    })
-    .await?;
+    });
+    let damage = match read.await {
+        Ok(()) => None,
+        // What stands before the damage is worth keeping, said for what it is.
+        Err(damage @ ReadError::Damaged { .. }) if !events.is_empty() => Some(damage),
+        Err(error) => return Err(error.into()),
+    };
     let (mut records, masked) = if args.raw {
         (events.iter().map(EventRecord::from).collect(), 0)
     } else {
@@ -68,15 +73,30 @@ pub async fn export(cx: &Context, global: &Global, args: &ExportArgs) -> CliResu
         "{} exported; {secrets}",
         human::many(records.len() as u64, "event")
     );
-    Ok(())
+    match damage {
+        None => Ok(()),
+        Some(damage) => Err(CliError::from(damage).hint(format!(
+            "what stands before that was exported; `tenure fork {} --at {}` goes on from there",
+            row.id,
+            records.len().saturating_sub(1)
+        ))),
+    }
 }
 
-/// Private, and whole or not at all.
+/// Private, and whole or not at all; what is there and is no file (a pipe, a device) is written to, not replaced.
 fn to_file(path: &Path, header: &Header, records: &[EventRecord], bar: &ProgressBar) -> CliResult {
     let cannot = |e: std::io::Error| {
         CliError::failed(format!("{} cannot be written: {e}", path.display()))
             .hint("choose another --output")
     };
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(cannot)?;
+        let mut out = BufWriter::new(file);
+        return write::all(&mut out, header, records, |n| bar.set_position(n)).map_err(cannot);
+    }
     if path.try_exists().map_err(cannot)? {
         return Err(
             CliError::usage(format!("{} exists, and is not overwritten", path.display()))

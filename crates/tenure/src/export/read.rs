@@ -62,6 +62,14 @@ pub fn all(mut source: impl BufRead, name: &str) -> CliResult<Export> {
         records.push(record);
         lines.push(number);
     }
+    if records.is_empty() && header.events == 0 {
+        return Err(refuse(
+            1,
+            "the export holds no event, and a session has at least one"
+                .to_owned()
+                .into(),
+        ));
+    }
     if records.len() as u64 != header.events {
         let what = format!(
             "the file announces {} events and holds {}",

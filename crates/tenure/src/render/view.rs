@@ -11,6 +11,7 @@ use super::terminal::Caps;
 use super::transcript::{Detail, Drawing, Totals, Transcript, unseen_words};
 use super::tty::Screen;
 use crate::answer::Answer;
+use crate::exit::{CliError, CliResult};
 use crate::form::Form as AnswerForm;
 use serde_json::Value;
 use std::io::{self, Write};
@@ -39,6 +40,8 @@ pub struct View {
     begins_with: Option<MessageId>,
     caps: Caps,
     gone: bool,
+    /// Why the output took no more, when somebody wants it.
+    unwritten: Option<io::Error>,
     paused: bool,
     synced: bool,
     /// The last event that was shown, or after which showing begins.
@@ -83,6 +86,7 @@ impl View {
             begins_with: None,
             caps,
             gone: false,
+            unwritten: None,
             paused: false,
             synced: false,
             seen: None,
@@ -348,8 +352,30 @@ impl View {
     }
 
     fn noticed(&mut self, result: io::Result<()>) {
-        if result.is_err() {
-            self.gone = true;
+        let Err(error) = result else {
+            return;
+        };
+        self.gone = true;
+        // A reader that has had enough is no fault; a full disk is.
+        if error.kind() != io::ErrorKind::BrokenPipe && self.unwritten.is_none() {
+            self.unwritten = Some(error);
+        }
+    }
+
+    /// Was all of it written, or was there nobody to read it?
+    ///
+    /// # Errors
+    /// The output could not take it: what is missing stands in the log.
+    pub fn written(&mut self) -> CliResult {
+        match self.unwritten.take() {
+            None => Ok(()),
+            Some(error) => Err(CliError::failed(format!(
+                "the output could not be written: {error}"
+            ))
+            .hint(format!(
+                "nothing of it is lost: `tenure show {}` has it",
+                self.session
+            ))),
         }
     }
 }

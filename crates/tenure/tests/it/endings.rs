@@ -221,3 +221,28 @@ fn the_first_retry_is_told_also_in_a_pipe() {
     );
     assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
 }
+
+/// A full disk is not a reader that has had enough: somebody wants the answer.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_that_could_not_be_written_is_no_success() {
+    let place = Place::new(HELLO);
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let child = place
+        .command(&["run", "hello"])
+        .stdout(full)
+        .spawn()
+        .unwrap();
+    let out = finish(child).exits(1);
+    let session = place.only_session();
+    assert!(
+        out.stderr.contains("No space left")
+            && out.stderr.contains(&format!("tenure show {session}")),
+        "{}",
+        out.stderr
+    );
+    assert_eq!(place.types(&session).last().unwrap(), "execution.succeeded");
+}

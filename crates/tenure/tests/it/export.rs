@@ -170,3 +170,65 @@ fn a_conflict_names_the_file_the_line_and_what_to_do() {
         out.stderr
     );
 }
+
+#[test]
+fn an_export_goes_into_a_pipe_and_does_not_replace_it() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "hello"]).exits(0);
+    let session = place.only_session();
+    let pipe = place.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    let to = pipe.to_str().unwrap();
+    place.run(&["export", &session, "-o", to]).exits(0);
+    // Before the reader is joined: one that was replaced has no writer, and would be waited for without end.
+    use std::os::unix::fs::FileTypeExt;
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    assert_eq!(
+        reader.join().unwrap().lines().count(),
+        1 + place.events(&session).len()
+    );
+}
+
+#[test]
+fn what_stands_before_damage_can_be_exported_and_forked() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "hello"]).exits(0);
+    let session = place.only_session();
+    let events = place.events(&session).len();
+    let conn = rusqlite::Connection::open(place.store()).unwrap();
+    conn.execute("UPDATE event SET body = '{' WHERE key & 4294967295 = 5", ())
+        .unwrap();
+    drop(conn);
+    let out = place.run(&["export", &session]).exits(1);
+    assert!(events > 6 && out.lines().len() == 1 + 5, "{}", out.stdout);
+    for words in [
+        "5 events exported",
+        &format!("tenure fork {session} --at 4"),
+    ] {
+        assert!(out.stderr.contains(words), "{words}: {}", out.stderr);
+    }
+    place.write("part.jsonl", &out.stdout);
+    let other = Place::new(HELLO);
+    let file = place.path("part.jsonl");
+    other.run(&["import", file.to_str().unwrap()]).exits(0);
+    let child = place.run(&["fork", &session, "--at", "4"]).exits(0);
+    assert_eq!(place.events(child.stdout.trim()).len(), 6);
+}
+
+#[test]
+fn an_export_of_nothing_is_refused() {
+    let place = Place::new(HELLO);
+    place.run(&["run", "hello"]).exits(0);
+    let session = place.only_session();
+    let out = place.run(&["export", &session]).exits(0);
+    let mut header = out.lines().remove(0);
+    header["events"] = 0.into();
+    place.write("none.jsonl", &format!("{header}\n"));
+    let file = place.path("none.jsonl");
+    let out = place.run(&["import", file.to_str().unwrap()]).exits(2);
+    assert!(out.stderr.contains("holds no event"), "{}", out.stderr);
+}

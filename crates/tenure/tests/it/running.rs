@@ -286,3 +286,49 @@ fn a_fork_goes_its_own_way_and_its_parent_may_be_deleted() {
     let out = place.run(&["fork", &child, "--at", "9999"]).exits(2);
     assert!(out.stderr.contains("ends at"), "{}", out.stderr);
 }
+
+const LIMITS: &str = r#"
+version = 1
+[[turn]]
+part = [{ call = { name = "bash", input = { command = "(ulimit -Sn; env | grep -c ^TENURE_OPEN) >limits; touch told; while [ ! -e go ]; do sleep 0.02; done" } } }]
+[fallback]
+part = [{ text = "Done." }]
+"#;
+
+/// A node of hundreds of sessions needs more than the usual 1,024; a command is given what the user has.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_limit_on_open_files_is_raised_and_commands_get_their_own() {
+    let place = Place::new(LIMITS);
+    let plain = place.command(&["run", "x", "--allow-all"]);
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -Sn 300; exec \"$@\"", "sh"])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .env_clear()
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(place.path("project"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let child = limited.spawn().unwrap();
+    wait_for_file(&place.path("project/told"));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    place.write("project/go", "");
+    finish(child).exits(0);
+    let soft = limits
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("Max open files")?
+                .split_whitespace()
+                .next()
+        })
+        .unwrap();
+    assert!(soft.parse::<u64>().unwrap() > 300, "{limits}");
+    let told = std::fs::read_to_string(place.path("project/limits")).unwrap();
+    assert_eq!(told, "300\n0\n");
+}

@@ -106,7 +106,8 @@ impl Nursery {
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(Stdio::null())
+            .envs(super::open_files_before());
         for name in &wanted.env_remove {
             command.env_remove(name);
         }

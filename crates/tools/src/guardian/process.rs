@@ -133,7 +133,8 @@ fn start(
         .stdin(nursery::handed(&streams.orders)?)
         .stdout(nursery::handed(&streams.reports)?)
         .stderr(nursery::handed(&streams.output)?)
-        .kill_on_drop(false);
+        .kill_on_drop(false)
+        .envs(super::open_files_before());
     for name in env_remove {
         command.env_remove(name);
     }

@@ -294,6 +294,7 @@ fn start_shell(command: &str) -> Result<Pid, String> {
     let start = identity::pid_start(me).unwrap_or_default();
     let boot = identity::boot_id().unwrap_or_default();
     let mut last = String::new();
+    let told_limit = super::open_files::lower_again();
     // The file that was found first; where it has gone, what `PATH` has now.
     let found = find_shell().map(|file| (file, SHELLS[0]));
     let names = SHELLS.map(|name| (Path::new(name), name));
@@ -308,6 +309,7 @@ fn start_shell(command: &str) -> Result<Pid, String> {
             .arg0(shell)
             .arg("-c")
             .arg(command)
+            .env_remove(told_limit)
             .env(MARKER_ENV, super::leftover::marker(&boot, me, start))
             .stdin(Stdio::null())
             .stdout(Stdio::from(out))
