@@ -112,6 +112,10 @@ impl From<AppendError> for DrainError {
     fn from(error: AppendError) -> Self {
         match error {
             AppendError::StaleClaim { .. } | AppendError::UnknownSession(_) => Self::Lost,
+            AppendError::Rewound { .. } => {
+                tracing::error!(%error, "the log was set back under its owner");
+                Self::Lost
+            }
             AppendError::Cancelling { .. } => Self::Cancelling,
             AppendError::InboxChanged { .. } => Self::LookAgain,
             other => Self::Store(other.into()),

@@ -231,7 +231,9 @@ async fn let_go_alone(
     };
     match writer.append(Batch::start(Vec::new(), vec![give])).await {
         Ok(_) => {}
-        Err(AppendError::StaleClaim { .. }) => return Ok(LetGo::Lost),
+        Err(AppendError::StaleClaim { .. } | AppendError::Rewound { .. }) => {
+            return Ok(LetGo::Lost);
+        }
         Err(AppendError::Cancelling { .. }) => return Ok(LetGo::Cancelling),
         Err(error) => return Err(error.into()),
     }

@@ -52,6 +52,7 @@ macro_rules! conformance_cases {
             appending::appends_of_one_session_keep_their_order,
             appending::an_unknown_commit_is_resolved_either_way,
             appending::resolution_runs_the_hook_wherever_its_caller_is_dropped,
+            appending::a_log_that_was_set_back_is_not_written_over_from_memory,
             appending::a_ghost_fails_after_resolution,
             appending::resolving_again_says_the_same,
             appending::a_write_without_events_is_resolved_either_way,

@@ -17,6 +17,18 @@ pub enum AppendError {
         /// The session.
         session: SessionId,
     },
+    /// The store lacks what it had confirmed to this owner: the log was set back under it, by a restored copy or a server
+    /// that lost its disk's last writes. As with `StaleClaim`: drop the memory, kill the children, write nothing more;
+    /// whoever takes the session next goes on from what the log has now.
+    #[error(
+        "session {session}: the log was set back: what this owner last wrote there is gone; nothing was written, and the \
+         session goes on from what the store has now. Stop every node before a backup is restored, and see that the server \
+         keeps what it confirms (fsync = on)"
+    )]
+    Rewound {
+        /// The session.
+        session: SessionId,
+    },
     /// An interrupt was accepted: settle, start nothing.
     #[error("session {session} is being interrupted; nothing new starts")]
     Cancelling {

@@ -10,6 +10,6 @@ mod rows;
 mod store;
 mod tables;
 
-pub use database::{Database, Observer, Suspects};
+pub use database::{Copied, Database, Observer, Suspects};
 pub use hooks::{BatchKey, HookBook};
 pub use store::MemoryStore;

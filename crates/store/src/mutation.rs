@@ -51,6 +51,8 @@ mutations! {
     NoFenceWriteNo = "R1-no-fence-write-no", "tenure-store conformance::each_part_of_the_fence_is_compared";
     /// Resolution does not raise `write_no`.
     ResolveKeepsWriteNo = "R3-resolve-keeps-write-no", "tenure-store conformance::a_ghost_fails_after_resolution";
+    /// Resolution does not see that the log was set back.
+    ResolveOverLost = "R3-resolve-over-lost", "tenure-store conformance::a_log_that_was_set_back_is_not_written_over_from_memory";
     /// Each resolution of the same write raises `write_no` again.
     ResolveRaisesAgain = "R3-resolve-raises-again", "tenure-store conformance::resolving_again_says_the_same";
     /// A write that was given up looks like one that happened.

@@ -112,33 +112,54 @@ pub async fn each_part_of_the_fence_is_compared(w: World) {
     let (session, node) = (w.create().await, w.join().await);
     let mut owner = w.acquire(&session, &node).await;
     let good = owner.fence.clone();
-    for fence in [
-        Fence {
-            epoch: good.epoch + 1,
-            ..good.clone()
-        },
-        Fence {
-            owner: Incarnation::from_bits(999),
-            ..good.clone()
-        },
-        Fence {
-            claim: ClaimId::from_bits(999),
-            ..good.clone()
-        },
-        Fence {
-            write_no: good.write_no + 1,
-            ..good.clone()
-        },
+    let stale = AppendError::StaleClaim {
+        session: session.clone(),
+    };
+    // Beyond what the row ever was.
+    let ahead = AppendError::Rewound {
+        session: session.clone(),
+    };
+    for (fence, why) in [
+        (
+            Fence {
+                epoch: good.epoch + 1,
+                ..good.clone()
+            },
+            &ahead,
+        ),
+        (
+            Fence {
+                owner: Incarnation::from_bits(999),
+                ..good.clone()
+            },
+            &stale,
+        ),
+        (
+            Fence {
+                claim: ClaimId::from_bits(999),
+                ..good.clone()
+            },
+            &stale,
+        ),
+        (
+            Fence {
+                write_no: good.write_no + 1,
+                ..good.clone()
+            },
+            &ahead,
+        ),
+        (
+            Fence {
+                write_no: good.write_no - 1,
+                ..good.clone()
+            },
+            &stale,
+        ),
     ] {
         let mut append = owner.fenced(Guard::Settling, vec![w.renamed("stolen")], Vec::new());
         append.fence = Some(fence);
         let refused = w.store.append(append).await.unwrap_err();
-        assert_eq!(
-            refused,
-            AppendError::StaleClaim {
-                session: session.clone()
-            }
-        );
+        assert_eq!(&refused, why);
     }
     assert_eq!(w.log(&session).await.len(), 1);
     let committed = owner
@@ -372,6 +393,57 @@ pub async fn resolution_runs_the_hook_wherever_its_caller_is_dropped(w: World) {
             return;
         }
     }
+}
+
+/// The log goes back to where a copy of it was: before the last writes of this tenure, and before the tenure itself. An
+/// owner's memory is ahead of it then, and nothing of that memory is written, whichever way it asks.
+pub async fn a_log_that_was_set_back_is_not_written_over_from_memory(w: World) {
+    let (session, node, mut owner, _, message) = w.running().await;
+    let had = w.log(&session).await;
+    let rewound = AppendError::Rewound {
+        session: session.clone(),
+    };
+    for before_it in [false, true] {
+        w.backend.copy();
+        if before_it {
+            let Acquire::Acquired(tenure) = w.store.adopt(&session, &node).await.unwrap() else {
+                panic!("not adopted");
+            };
+            owner = Owner::new(&w.store, &session, tenure);
+        }
+        owner.end_step(&w, &message).await;
+        w.backend.set_back();
+        // What others write moves the log, and tells the owner nothing.
+        w.admit(&session).await;
+        let next = vec![w.renamed("from a memory of what is lost")];
+        let ids = [next[0].id.clone()];
+        let refused = owner.append(Guard::Settling, next.clone(), vec![]).await;
+        assert_eq!(refused.unwrap_err(), rewound);
+        // Neither does it where the answer to the write was lost, nor where that is asked twice.
+        for ids in [&ids[..], &ids[..], &[]] {
+            let found = w.store.resolve(&session, &owner.fence, ids).await;
+            assert_eq!(found.unwrap_err(), rewound);
+        }
+        owner.resolved(None);
+        let refused = owner.append(Guard::Settling, next, vec![]).await;
+        assert_eq!(refused.unwrap_err(), rewound);
+    }
+    let log = w.log(&session).await;
+    assert_eq!(log[..had.len()], had);
+    assert!(
+        log[had.len()..]
+            .iter()
+            .all(|event| matches!(event.body, EventBody::InputAdmitted(_))),
+        "{log:?}"
+    );
+    // It is taken up again from what there is: its step is open.
+    let Acquire::Acquired(tenure) = w.store.adopt(&session, &node).await.unwrap() else {
+        panic!("not adopted");
+    };
+    assert_eq!((tenure.phase, tenure.charged), (Phase::Active, false));
+    Owner::new(&w.store, &session, tenure)
+        .end_step(&w, &message)
+        .await;
 }
 
 pub async fn a_ghost_fails_after_resolution(w: World) {

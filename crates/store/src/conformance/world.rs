@@ -30,6 +30,14 @@ pub trait Backend: Send + Sync {
     /// The clock that leases are judged by is set, while time goes on as before on everybody's own. Nothing happens where
     /// it is this machine's boot-time clock, which nobody sets.
     fn set_clock(&self, _by_ms: i64) {}
+    /// Takes a copy of all sessions, as a backup does.
+    fn copy(&self) {
+        panic!("nothing here can be set back");
+    }
+    /// Puts them back to where the last copy was taken, under whoever works with them.
+    fn set_back(&self) {
+        panic!("nothing here can be set back");
+    }
     /// The next commit goes wrong.
     fn fail_next_commit(&self, fault: Fault);
     /// Holds the writer back while `then` queues work, so that it lands in one batch.

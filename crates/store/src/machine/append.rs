@@ -85,9 +85,23 @@ pub(crate) fn check_fence(rows: &impl Rows, head: &Head, fence: &Fence) -> Resul
     if epoch && owner && claim && write_no {
         return Ok(());
     }
-    Err(Stop::Refused(AppendError::StaleClaim {
-        session: head.id.clone(),
-    }))
+    Err(Stop::Refused(stale(head, fence)))
+}
+
+/// The log lacks what this owner was told is in it. Nothing but a log that was set back has a smaller epoch, or under
+/// the same claim a smaller `write_no`: neither ever falls, and a fence holds only what was confirmed.
+fn is_set_back(head: &Head, fence: &Fence) -> bool {
+    let same = head.epoch == fence.epoch && head.claim_id.as_deref() == Some(fence.claim.as_str());
+    head.epoch < fence.epoch || same && head.write_no < fence.write_no
+}
+
+/// Why a fence does not match.
+fn stale(head: &Head, fence: &Fence) -> AppendError {
+    let session = head.id.clone();
+    match is_set_back(head, fence) {
+        true => AppendError::Rewound { session },
+        false => AppendError::StaleClaim { session },
+    }
 }
 
 /// R2: while an interrupt is settled, nothing starts.
@@ -246,10 +260,10 @@ pub(crate) fn resolve(
         };
         return Ok(Some(committed));
     }
-    if !ours {
-        return Err(Stop::Refused(AppendError::StaleClaim {
-            session: session.clone(),
-        }));
+    // Raising `write_no` over what the log lacks would let a memory that is ahead of it write on.
+    let set_back = is_set_back(&head, fence) && !broken!(rows.switches(), ResolveOverLost);
+    if !ours || set_back {
+        return Err(Stop::Refused(stale(&head, fence)));
     }
     let given_up = if broken!(rows.switches(), ResolveLooksDone) {
         fence.write_no + 1

@@ -24,6 +24,9 @@ pub struct Database {
     switches: Switches,
 }
 
+/// Everything as it was at one moment.
+pub struct Copied(Tables);
+
 /// Every node that is not dead, as a reaper looks at it.
 #[derive(Debug, Clone)]
 pub struct Suspects(Vec<Suspect>);
@@ -371,6 +374,19 @@ impl Database {
         if let Some(node) = tables.nodes.get_mut(incarnation.as_str()) {
             (node.gone, node.lingers) = (true, true);
         }
+    }
+
+    /// A copy of everything, as a backup.
+    pub fn copy(&self) -> Copied {
+        Copied(self.tables().clone())
+    }
+
+    /// Puts everything back to where it was.
+    pub fn set_back(&self, to: Copied) {
+        let mut tables = self.tables();
+        let version = tables.version + 1;
+        *tables = to.0;
+        tables.version = version;
     }
 
     /// What a reaper judges by.

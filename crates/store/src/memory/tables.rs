@@ -11,7 +11,7 @@ use tenure_core::id::{EventId, MessageId, SessionId};
 use tenure_core::placement::Serves;
 
 /// Everything there is.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     /// By `sid - 1`.
     pub(super) sessions: Vec<Session>,
@@ -28,7 +28,7 @@ pub(super) struct Tables {
 }
 
 /// A session's rows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) head: Head,
     pub(super) deleted: bool,

@@ -1,5 +1,5 @@
-//! Failovers that rewound the log: what this process owns is compared with what the server has, whenever the
-//! server's timeline is not the one seen before.
+//! Failovers and restored copies that rewound the log: what this process owns is compared with what the server has,
+//! whenever a writer connects, and is fenced when it went back, or when the server's timeline is not the one seen before.
 
 use super::cache::Cache;
 use super::conn::{Conn, Use};
@@ -116,9 +116,11 @@ impl Owned {
 
     /// Looks at the server behind a new connection of `writer`. On another timeline than any writer saw before, every
     /// session of this process is fenced before anything is written: also what no fence covers (an admission, an
-    /// answer, an interrupt) may have been lost, while its owner's memory still has it. A writer that comes to it
-    /// later finds that done; only what its old connection took after that is fenced again. They are returned, to be
-    /// woken. Errors also say that it is a standby. Dropped on its way, it is done again by the next connection.
+    /// answer, an interrupt) may have been lost, while its owner's memory still has it. So it is on the timeline that
+    /// was known, where a session is behind what was written there: the server was started from a copy, or lost what
+    /// it had confirmed. A writer that comes to it later finds that done; only what its old connection took after that
+    /// is fenced again. They are returned, to be woken. Errors also say that it is a standby. Dropped on its way, it
+    /// is done again by the next connection.
     pub(super) async fn compare(
         &self,
         conn: &Conn,
@@ -126,10 +128,15 @@ impl Owned {
         cache: &Cache,
     ) -> Result<Vec<SessionId>, Trouble> {
         let now = timeline(conn).await?;
-        if self.is_known(&now, writer) {
+        if self.is_known(&now, writer) && !self.is_set_back(conn).await? {
             return Ok(Vec::new());
         }
         let _fencing = self.fencing.lock().await;
+        // Another writer may have fenced it meanwhile.
+        let known = self.is_known(&now, writer);
+        if known && !self.is_set_back(conn).await? {
+            return Ok(Vec::new());
+        }
         let (before, nodes, doubtful, mut sessions) = {
             let mut state = self.state();
             let before = state.current.get_or_insert_with(|| now.clone()).clone();
@@ -141,7 +148,7 @@ impl Owned {
                 state.sessions.clone(),
             )
         };
-        let first = before != now;
+        let first = known || before != now;
         if !first {
             sessions.retain(|session, _| doubtful.contains(session));
         }
@@ -153,11 +160,14 @@ impl Owned {
             state.timelines.insert(writer, now);
             return Ok(Vec::new());
         }
-        tracing::warn!(
-            ?before,
-            ?now,
-            "the server is on another timeline: a failover"
-        );
+        match known {
+            true => tracing::warn!(?now, "the server went back on its timeline"),
+            false => tracing::warn!(
+                ?before,
+                ?now,
+                "the server is on another timeline: a failover"
+            ),
+        }
         cache.clear();
         let stored = stored(conn, &sessions).await?;
         let only = (!first).then(|| sessions.keys().map(SessionId::as_str).collect());
@@ -187,6 +197,20 @@ impl Owned {
         Ok(fenced)
     }
 
+    /// Is a session behind what this process wrote to it? One that is not there was deleted, as far as anybody knows.
+    async fn is_set_back(&self, conn: &Conn) -> Result<bool, Trouble> {
+        // What is written from here on is in what is read.
+        let sessions = self.state().sessions.clone();
+        if sessions.is_empty() {
+            return Ok(false);
+        }
+        let stored = stored(conn, &sessions).await?;
+        let mut there = sessions
+            .iter()
+            .filter_map(|(session, last)| Some((last, *stored.get(session.as_str())?)));
+        Ok(there.any(|(last, found)| !last.is_kept(Some(found))))
+    }
+
     /// Nothing to do for this writer: it saw this timeline before, as the last of all.
     fn is_known(&self, now: &Timeline, writer: Writer) -> bool {
         let state = self.state();
@@ -208,16 +232,16 @@ impl Last {
 }
 
 impl State {
-    /// Says what a failover lost of a session.
+    /// Says what the server lost of a session.
     fn lost(&mut self, session: &SessionId, last: &Last, found: Option<Found>) {
         let (head, epoch, _) = found.unwrap_or((-1, 0, 0));
         tracing::error!(
             %session, had_head = last.head, has_head = head, had_epoch = last.epoch, has_epoch = epoch,
-            "the failover lost acknowledged events of this session; it goes on from what is left"
+            "the server lost acknowledged events of this session; it goes on from what is left"
         );
         if self.rewound.len() < REMEMBERED {
             self.rewound.push(format!(
-                "a failover took {session} back from seq {} to {}",
+                "the server took {session} back from seq {} to {}",
                 uint(last.head),
                 if head < 0 {
                     "nothing".to_owned()

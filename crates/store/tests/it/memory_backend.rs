@@ -2,12 +2,12 @@
 
 use crate::sqlite_backend::HandClock;
 use futures::stream::BoxStream;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::id::*;
 use tenure_store::conformance::Backend;
-use tenure_store::memory::MemoryStore;
+use tenure_store::memory::{Copied, MemoryStore};
 use tenure_store::mutation::{Mutation, Mutations};
 use tenure_store::sqlite::Fault;
 use tenure_store::*;
@@ -17,6 +17,7 @@ pub struct MemoryBackend {
     other: MemoryStore,
     clock: Arc<HandClock>,
     databases: Arc<HandClock>,
+    copied: Mutex<Option<Copied>>,
     mutations: Mutations,
 }
 
@@ -34,6 +35,7 @@ pub fn mutated(mutations: Mutations) -> Box<dyn Backend> {
         mutations,
         clock,
         databases,
+        copied: Mutex::default(),
     })
 }
 
@@ -54,6 +56,13 @@ impl Backend for MemoryBackend {
     }
     fn set_clock(&self, by_ms: i64) {
         self.databases.0.fetch_add(by_ms, Ordering::SeqCst);
+    }
+    fn copy(&self) {
+        *self.copied.lock().unwrap() = Some(self.store.database().copy());
+    }
+    fn set_back(&self) {
+        let copied = self.copied.lock().unwrap().take();
+        self.store.database().set_back(copied.unwrap());
     }
     fn fail_next_commit(&self, fault: Fault) {
         self.store.fail_next_commit(fault);

@@ -1,6 +1,6 @@
 //! A fresh PostgreSQL store under the suite's hand: its clocks, its crashes, its faults.
 
-use crate::sqlite_backend::HandClock;
+use crate::sqlite_backend::{HandClock, SESSIONS};
 use futures::stream::BoxStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,6 +82,27 @@ fn hold_clock(database: &Database, schema: &str) {
         .unwrap();
 }
 
+/// Copies the tables of sessions into a schema of their own.
+pub fn copy(database: &Database) {
+    let tables =
+        SESSIONS.map(|table| format!("CREATE TABLE copied.{table} AS TABLE tenure.{table};"));
+    let all = format!(
+        "DROP SCHEMA IF EXISTS copied CASCADE; CREATE SCHEMA copied; {}",
+        tables.concat()
+    );
+    database.execute(&all).unwrap();
+}
+
+/// The statements that put them back, as one transaction.
+pub fn set_back() -> String {
+    let back = SESSIONS.map(|table| {
+        format!(
+            "DELETE FROM tenure.{table}; INSERT INTO tenure.{table} SELECT * FROM copied.{table};"
+        )
+    });
+    format!("BEGIN; {} COMMIT", back.concat())
+}
+
 impl Backend for PostgresBackend {
     fn store(&self) -> Arc<dyn Store> {
         Arc::<PostgresStore>::clone(&self.store)
@@ -101,6 +122,12 @@ impl Backend for PostgresBackend {
         let set = |schema| format!("UPDATE {schema}.hand_clock SET ms = ms + {by_ms};");
         let both = format!("{}{}", set("tenure"), set("other"));
         self.database.execute(&both).unwrap();
+    }
+    fn copy(&self) {
+        copy(&self.database);
+    }
+    fn set_back(&self) {
+        self.database.execute(&set_back()).unwrap();
     }
     fn fail_next_commit(&self, fault: Fault) {
         self.store.fail_next_commit(fault);

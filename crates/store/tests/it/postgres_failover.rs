@@ -1,6 +1,6 @@
 //! Failovers: what a process wrote is compared with what the new server has, once for all of its writers.
 
-use crate::postgres_backend::{Bare, lasting, place};
+use crate::postgres_backend::{Bare, copy, lasting, place, set_back};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +109,68 @@ async fn real_a_failover_that_rewound_the_log_is_noticed_and_said() {
     w.write(&lost, again).await;
     assert_eq!(store.inbox(&lost).await.unwrap().len(), 1);
     drop(promoted);
+}
+
+/// The server is stopped and started from a copy: its timeline is the one it was. What this process owns is behind what
+/// it wrote, which its next connection notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_went_back_on_its_timeline_is_noticed_and_said() {
+    let Some(server) = shared_or_skip() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    let url = place(database.url(), "tenure");
+    let store = PostgresStore::open(&url, Options::default()).unwrap();
+    let w = World::new(Box::new(Bare(Arc::clone(&store))));
+    let (kept, lost, gone) = (w.create().await, w.create().await, w.create().await);
+    let (idle, node) = (w.create().await, lasting(&w).await);
+    let mut first = w.acquire(&kept, &node).await;
+    let mut second = w.acquire(&lost, &node).await;
+    w.acquire(&gone, &node).await;
+    copy(&database);
+    // It has no fence, and changes none.
+    w.admit(&lost).await;
+    // Nothing went back: a connection that is made anew takes nothing out of anybody's hands, and what is not there was
+    // deleted by somebody.
+    let delete = format!("DELETE FROM tenure.session WHERE id = '{gone}'");
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    database.execute(&format!("{delete}; {cut}")).unwrap();
+    let event = w.renamed("over a new connection");
+    let append = || Append::unfenced(idle.clone(), vec![event.clone()]);
+    while let Err(refused) = store.append(append()).await {
+        let away = matches!(
+            refused,
+            AppendError::Unavailable { .. } | AppendError::Unknown { .. }
+        );
+        assert!(away, "{refused:?}");
+    }
+    assert!(store.health().await.unwrap().problems.is_empty());
+    second
+        .append(Guard::Settling, vec![w.renamed("lost")], Vec::new())
+        .await
+        .unwrap();
+    database.execute(&format!("{}; {cut}", set_back())).unwrap();
+    for owner in [&mut second, &mut first] {
+        let session = owner.session.clone();
+        assert_eq!(
+            refusal(&w, owner).await,
+            AppendError::StaleClaim { session }
+        );
+    }
+    let health = store.health().await.unwrap();
+    assert_eq!(health.problems.len(), 1, "{:?}", health.problems);
+    assert!(
+        health.problems[0].contains(lost.as_str()),
+        "{:?}",
+        health.problems
+    );
+    let Acquire::Acquired(tenure) = store.adopt(&lost, &node).await.unwrap() else {
+        panic!("not adopted");
+    };
+    let mut owner = Owner::new(&w.store, &lost, tenure);
+    let on = vec![w.renamed("on")];
+    owner.append(Guard::Settling, on, Vec::new()).await.unwrap();
 }
 
 /// What an owner's append is refused with, once there is a server that answers.

@@ -2,8 +2,8 @@
 
 use futures::stream::BoxStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::id::*;
 use tenure_store::conformance::Backend;
@@ -34,12 +34,17 @@ impl StoreClock for HandClock {
     }
 }
 
+/// The tables in which sessions are.
+pub const SESSIONS: [&str; 6] = ["session", "claim", "event", "inbox", "effect", "receipt"];
+
 pub struct SqliteBackend {
     store: Arc<SqliteStore>,
     other: Arc<SqliteStore>,
     clock: Arc<HandClock>,
     mutations: Mutations,
     path: PathBuf,
+    /// Holds the copy in tables of its own.
+    copied: Mutex<Option<rusqlite::Connection>>,
     _dir: tempfile::TempDir,
 }
 
@@ -64,6 +69,7 @@ pub fn mutated(mutations: Mutations) -> Box<dyn Backend> {
         path: dir.path().join("t.db"),
         clock,
         mutations,
+        copied: Mutex::default(),
         _dir: dir,
     })
 }
@@ -82,6 +88,25 @@ impl Backend for SqliteBackend {
         self.clock
             .0
             .fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+    fn copy(&self) {
+        let conn = rusqlite::Connection::open(&self.path).unwrap();
+        conn.busy_timeout(Duration::from_secs(10)).unwrap();
+        for table in SESSIONS {
+            let copy = format!("CREATE TEMP TABLE copied_{table} AS SELECT * FROM main.{table}");
+            conn.execute_batch(&copy).unwrap();
+        }
+        *self.copied.lock().unwrap() = Some(conn);
+    }
+    fn set_back(&self) {
+        let back = SESSIONS.map(|table| {
+            format!(
+                "DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM copied_{table};"
+            )
+        });
+        let all = format!("BEGIN IMMEDIATE; {} COMMIT", back.concat());
+        let copied = self.copied.lock().unwrap().take();
+        copied.unwrap().execute_batch(&all).unwrap();
     }
     fn fail_next_commit(&self, fault: Fault) {
         self.store.fail_next_commit(fault);

@@ -148,7 +148,7 @@ async fn real_a_failover_that_lost_commits_stops_the_sessions_it_rewound() {
             let lines = fleet.node(node).said();
             lines
                 .iter()
-                .any(|line| line.contains("the failover lost acknowledged events"))
+                .any(|line| line.contains("the server lost acknowledged events"))
         })
     };
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
