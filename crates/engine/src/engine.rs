@@ -417,6 +417,18 @@ impl Engine {
         }
     }
 
+    /// Resolves with the reason when this node has stopped for good and by itself, because a newer version of this
+    /// program has changed the store: all its work is over, nothing more is written, and there is nothing to shut down.
+    /// Its sessions go on elsewhere when its lease ends. Cancellation safe.
+    pub async fn outdated(&self) -> String {
+        let why = self.shared.node.outdated().await;
+        self.shared
+            .living
+            .gone(self.shared.config.env.as_ref())
+            .await;
+        why
+    }
+
     /// As [`Engine::shutdown`] with no budget: what runs is settled as stopped by a shutdown, now.
     ///
     /// # Errors

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_core::id::Incarnation;
-use tenure_store::{NodeInfo, Renewal, Store};
+use tenure_store::{NodeError, NodeInfo, Renewal, Store};
 use tenure_tools::guardian::LeaseDeadline;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// One life of this node: from a join to its end. A fenced node comes back as a new life.
@@ -34,6 +35,8 @@ pub(crate) struct Node {
     frozen: AtomicBool,
     /// Renewals that fail.
     away: Complaint,
+    /// Why it never will again: the store is a newer program's.
+    outdated: watch::Sender<Option<String>>,
 }
 
 impl Node {
@@ -47,6 +50,7 @@ impl Node {
             deadline_ms: AtomicU64::new(0),
             frozen: AtomicBool::new(false),
             away: Complaint::default(),
+            outdated: watch::Sender::new(None),
             config,
         };
         node.extend_from(before);
@@ -83,6 +87,14 @@ impl Node {
         !life.fenced.is_cancelled()
     }
 
+    /// Resolves with the reason when this node has stopped for good, because the store is a newer program's. Cancellation
+    /// safe.
+    pub async fn outdated(&self) -> String {
+        let mut told = self.outdated.subscribe();
+        let why = told.wait_for(Option::is_some).await;
+        why.ok().and_then(|why| why.clone()).unwrap_or_default()
+    }
+
     /// The lease counts from the reading taken *before* the renewal was sent.
     fn extend_from(&self, before_ms: u64) {
         let good_for = self.config.lease - self.config.margin;
@@ -92,7 +104,7 @@ impl Node {
         self.life().lease.set(Duration::from_millis(deadline));
     }
 
-    /// Renews for ever; returns when `stop` is cancelled. After a fence it waits until nothing of the old life is
+    /// Renews for ever; returns when `stop` is cancelled, or when the store has become a newer program's. After a fence it waits until nothing of the old life is
     /// `living`, joins again as a new incarnation and calls `reborn`.
     pub async fn keep(
         &self,
@@ -119,6 +131,9 @@ impl Node {
                 self.frozen.store(true, Ordering::Release);
             }
             self.tick(&living, &reborn).await;
+            if self.outdated.borrow().is_some() {
+                return;
+            }
         }
     }
 
@@ -165,6 +180,16 @@ impl Node {
             // begins anew.
             Some(Ok(Renewal::Renewed | Renewal::Dead)) => {
                 self.be_reborn(&life, living, reborn).await;
+            }
+            // Not even a goodbye: what it would write is not known to be right any more. The lease ends by itself.
+            Some(Err(NodeError::Outdated { reason })) => {
+                tracing::error!(
+                    reason,
+                    "a newer version has changed the store; stopping for good"
+                );
+                self.deadline_ms.store(0, Ordering::Release);
+                life.fenced.cancel();
+                self.outdated.send_replace(Some(reason));
             }
             Some(Err(error)) => {
                 if self.away.again(env.boot_ms()) {

@@ -192,6 +192,12 @@ pub enum NodeError {
     /// The incarnation is not, or no longer, a live node.
     #[error("node {0} is not a live node of this store")]
     NotLive(Incarnation),
+    /// A newer version of this program has changed the store's schema: stop for good, and write nothing more.
+    #[error("{reason}")]
+    Outdated {
+        /// What was found and what to do.
+        reason: String,
+    },
     /// The store cannot be used now.
     #[error("the store cannot be used: {reason}")]
     Unavailable {

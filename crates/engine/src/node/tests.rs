@@ -229,3 +229,20 @@ async fn a_slow_renewal_is_no_pause_and_an_overslept_one_is() {
     });
     assert_eq!(paused.await, [true, false, true]);
 }
+
+/// It does not wait for the end of its lease, says why, and does not come back, not even once the store is the old one.
+#[tokio::test]
+async fn a_node_whose_store_a_newer_program_changed_stops_for_good() {
+    let works = Clockwork::new().await;
+    let life = works.node.life();
+    works.sky.newer.store(true, Ordering::SeqCst);
+    let keep = works
+        .node
+        .keep(CancellationToken::new(), works.living.clone(), || {});
+    keep.await;
+    assert!(life.fenced.is_cancelled() && !works.node.may_start());
+    assert_eq!(works.node.outdated().await, "the store has schema 99");
+    assert_eq!(works.node.life().incarnation, life.incarnation);
+    let rows = works.bed.store.nodes().await.unwrap();
+    assert_eq!(rows.len(), 1, "its lease is left to end");
+}

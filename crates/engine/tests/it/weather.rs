@@ -18,6 +18,8 @@ pub struct Sky {
     pub away: AtomicBool,
     /// The owner cannot look at what it holds.
     pub blind: AtomicBool,
+    /// A newer program has changed what is under it.
+    pub newer: AtomicBool,
     /// Nothing is hinted.
     pub deaf: AtomicBool,
     /// What a takeover says of its predecessor, in milliseconds; 0 to let it be.
@@ -111,6 +113,10 @@ weather! {
         async fn renew(&self, incarnation: &Incarnation) -> Result<Renewal, NodeError> {
             if !self.sky.is_fair("renew") {
                 return Err(Away::away());
+            }
+            if self.sky.newer.load(Ordering::SeqCst) {
+                let reason = "the store has schema 99".to_owned();
+                return Err(NodeError::Outdated { reason });
             }
             let renewal = self.store.renew(incarnation).await;
             if let Some(renewed) = &*self.sky.renewed.lock().unwrap() {

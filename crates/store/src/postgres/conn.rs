@@ -184,6 +184,9 @@ impl Maker {
                 .await
                 .map_err(|trouble| super::trouble::not_opened(&self.place, &trouble))?;
         }
+        if purpose != Use::Build {
+            super::migrate::refuse_newer(&conn, &self.place).await?;
+        }
         Ok(conn)
     }
 }

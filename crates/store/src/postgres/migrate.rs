@@ -24,6 +24,34 @@ pub(super) fn fnv(parts: &[&str]) -> u64 {
     })
 }
 
+/// Looks behind a new connection whether a newer program has changed the schema since this one opened the store.
+pub(super) async fn refuse_newer(conn: &Conn, place: &Place) -> Result<(), OpenError> {
+    match conn.first(VERSION, &[]).await {
+        Ok(row) => match row.and_then(|row| row.get(0)) {
+            Some(version) => known(place, version),
+            None => Ok(()),
+        },
+        // It is not there yet, or gone: who asks for something else is told so.
+        Err(Trouble::Refused { .. }) => Ok(()),
+        Err(lost) => Err(not_opened(place, &lost)),
+    }
+}
+
+const VERSION: &str = "SELECT max(version) FROM @.migration";
+
+/// Is that a schema this program knows?
+pub(super) fn known(place: &Place, version: i64) -> Result<(), OpenError> {
+    let found = u32::try_from(version).unwrap_or(u32::MAX);
+    if found <= newest() {
+        return Ok(());
+    }
+    Err(OpenError::Newer {
+        path: place.shown.clone(),
+        found,
+        known: newest(),
+    })
+}
+
 fn checksum(sql: &str) -> String {
     format!("{:016x}", fnv(&[sql]))
 }
@@ -135,16 +163,8 @@ async fn is_current(conn: &Conn, place: &Place) -> Result<bool, OpenError> {
         )
         .await
         .map_err(failed)?;
-    let found = rows.last().map_or(0, |row| {
-        u32::try_from(row.get::<_, i64>(0)).unwrap_or(u32::MAX)
-    });
-    if found > newest() {
-        return Err(OpenError::Newer {
-            path: place.shown.clone(),
-            found,
-            known: newest(),
-        });
-    }
+    let found = rows.last().map_or(0, |row| row.get::<_, i64>(0));
+    known(place, found)?;
     for (row, sql) in rows.iter().zip(MIGRATIONS) {
         if row.get::<_, String>(1) != checksum(sql) {
             return Err(OpenError::Other {
@@ -157,7 +177,7 @@ async fn is_current(conn: &Conn, place: &Place) -> Result<bool, OpenError> {
             });
         }
     }
-    Ok(found == newest())
+    Ok(found == i64::from(newest()))
 }
 
 async fn migrate(conn: &Conn, place: &Place, wall_ms: i64) -> Result<(), OpenError> {

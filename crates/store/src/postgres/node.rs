@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::conn::Conn;
+use super::migrate::known;
 use super::presence::key;
 use super::probe::{machine_of, refuses};
 use super::sql::params;
@@ -15,8 +16,10 @@ use std::sync::{Arc, PoisonError};
 use tenure_core::id::Incarnation;
 
 pub(super) fn unavailable(trouble: &Trouble) -> NodeError {
-    NodeError::Unavailable {
-        reason: trouble.words(),
+    let reason = trouble.words();
+    match trouble {
+        Trouble::Newer(_) => NodeError::Outdated { reason },
+        _ => NodeError::Unavailable { reason },
     }
 }
 
@@ -44,12 +47,14 @@ pub(super) async fn join(
     Ok(!rows.is_empty())
 }
 
-/// R7: renewal requires *not dead*.
+/// R7: renewal requires *not dead*. It also looks whether this program still knows the schema: connections that were
+/// there when a newer one changed it would go on for as long as they stand.
 pub(super) async fn renew(
     conn: &Conn,
     incarnation: &Incarnation,
-    switches: &crate::Switches,
+    shared: &Shared,
 ) -> Result<Renewal, Trouble> {
+    let switches = &shared.switches;
     let barrier: i64 = if broken!(switches, RenewWhenDead) {
         3
     } else {
@@ -58,15 +63,15 @@ pub(super) async fn renew(
     let rows = conn
         .rows(
             "UPDATE @.node SET renewal_no = renewal_no + 1, lease_until = @.lease_clock() + lease_ms \
-             WHERE incarnation = $1 AND state < $2 RETURNING 1",
+             WHERE incarnation = $1 AND state < $2 RETURNING (SELECT max(version) FROM @.migration)",
             params![TEXT: incarnation.as_str(), INT8: barrier],
         )
         .await?;
-    Ok(if rows.is_empty() {
-        Renewal::Dead
-    } else {
-        Renewal::Renewed
-    })
+    let Some(row) = rows.first() else {
+        return Ok(Renewal::Dead);
+    };
+    known(&shared.maker.place, row.get(0))?;
+    Ok(Renewal::Renewed)
 }
 
 /// False when it is not a live node.

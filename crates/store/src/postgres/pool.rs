@@ -49,10 +49,7 @@ impl Pool {
                 Some(conn) => (conn, true),
                 None => {
                     let made = self.maker.connect(Use::Read, "tenure").await;
-                    (
-                        made.map_err(|error| Trouble::lost(error.to_string()))?,
-                        false,
-                    )
+                    (made?, false)
                 }
             };
             return Ok(Lent {
@@ -126,7 +123,7 @@ impl Slot {
         if slot.as_ref().is_none_or(Conn::is_closed) {
             *slot = None;
             let made = self.maker.connect(self.purpose, "tenure").await;
-            *slot = Some(made.map_err(|error| Trouble::lost(error.to_string()))?);
+            *slot = Some(made?);
         }
         Ok(Used(slot))
     }

@@ -560,7 +560,7 @@ impl Store for PostgresStore {
             |shared| &shared.renewals,
             move |shared, conn| {
                 let id = id.clone();
-                Box::pin(async move { node::renew(conn, &id, &shared.switches).await })
+                Box::pin(async move { node::renew(conn, &id, shared).await })
             },
         )
         .await

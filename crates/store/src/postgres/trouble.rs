@@ -15,6 +15,8 @@ pub(super) enum Trouble {
         code: String,
         words: String,
     },
+    /// A newer version of this program has changed the schema: nothing was written, and nothing more is to be.
+    Newer(String),
 }
 
 impl Trouble {
@@ -24,7 +26,7 @@ impl Trouble {
 
     pub(super) fn words(&self) -> String {
         match self {
-            Self::Lost(words) => words.clone(),
+            Self::Lost(words) | Self::Newer(words) => words.clone(),
             Self::Refused { code, words } => told(code, words),
         }
     }
@@ -64,6 +66,16 @@ fn told(code: &str, words: &str) -> String {
         _ => return format!("{words} (SQLSTATE {code})"),
     };
     format!("{words} (SQLSTATE {code}): {advice}")
+}
+
+impl From<OpenError> for Trouble {
+    /// Why a connection could not be made.
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Newer { .. } => Self::Newer(error.to_string()),
+            other => Self::Lost(other.to_string()),
+        }
+    }
 }
 
 impl From<tokio_postgres::Error> for Trouble {
@@ -158,6 +170,10 @@ pub(super) fn not_opened(place: &Place, trouble: &Trouble) -> OpenError {
     let path = place.shown.clone();
     match trouble {
         Trouble::Lost(words) => OpenError::Unreachable {
+            path,
+            detail: words.clone(),
+        },
+        Trouble::Newer(words) => OpenError::Other {
             path,
             detail: words.clone(),
         },

@@ -1,6 +1,7 @@
 //! Nodes: who is alive, judged by a lock and by leases on the boot-time clock (R7, R13).
 
 use super::head::{labels_of, labels_text};
+use super::schema::newest;
 use super::tx::{Stop, Tx, first, int};
 use crate::api::{NodeInfo, Renewal};
 use crate::error::NodeError;
@@ -68,8 +69,19 @@ pub(super) fn join(tx: &Tx<'_>, node: &NodeInfo) -> Result<(), NodeStop> {
     Ok(())
 }
 
-/// R7: renewal requires *not dead*.
+/// R7: renewal requires *not dead*. It also looks whether this program still knows the file's schema: a newer one may
+/// have come meanwhile.
 pub(super) fn renew(tx: &Tx<'_>, incarnation: &Incarnation) -> Result<Renewal, NodeStop> {
+    let found: u32 = tx
+        .conn
+        .pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found > newest() {
+        let known = newest();
+        let reason = format!(
+            "the store has schema {found}, this version knows {known}: use a newer tenure; nothing was changed"
+        );
+        return Err(Stop::Refused(NodeError::Outdated { reason }));
+    }
     let barrier = if broken!(tx.switches, RenewWhenDead) {
         3
     } else {

@@ -195,3 +195,28 @@ fn a_race_for_a_fresh_file_has_one_result() {
         .collect();
     assert_eq!(left, [""; 0]);
 }
+
+/// A newer program has changed the file while this one had it open.
+#[tokio::test]
+async fn a_node_of_a_file_that_a_newer_program_changed_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.db");
+    let store = SqliteStore::open(&path, OpenOptions::default()).unwrap();
+    let node = tenure_store::NodeInfo {
+        incarnation: tenure_core::id::Incarnation::from_bits(1),
+        name: "old".to_owned(),
+        address: None,
+        serves: Default::default(),
+        lease: std::time::Duration::from_secs(3_600),
+    };
+    let id = node.incarnation.clone();
+    store.join(node).await.unwrap();
+    assert_eq!(store.renew(&id).await, Ok(tenure_store::Renewal::Renewed));
+    let newer = rusqlite::Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    let refused = store.renew(&id).await.unwrap_err();
+    assert!(
+        matches!(&refused, tenure_store::NodeError::Outdated { reason } if reason.contains("schema 99")),
+        "{refused:?}"
+    );
+}

@@ -217,3 +217,59 @@ async fn behind_a_pooler_everything_works_in_reduced_mode() {
     let direct = PostgresStore::open(&place(database.url(), "tenure"), Options::default());
     assert!(!direct.unwrap().is_reduced());
 }
+
+/// A newer program has changed the schema while this one had the store open: its next renewal says so, and so does every
+/// connection it makes from then on. Nothing is written through one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_a_schema_that_a_newer_program_changed_stops() {
+    let Some(server) = shared_or_skip() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    let url = crate::postgres_backend::place(database.url(), "tenure");
+    let store = PostgresStore::open(&url, Options::default()).unwrap();
+    let w = World::new(Box::new(Bare(Arc::clone(&store))));
+    let (session, node) = (w.create().await, lasting(&w).await);
+    assert_eq!(store.renew(&node).await, Ok(Renewal::Renewed));
+    let newer = "INSERT INTO tenure.migration(version, checksum, applied_ms) VALUES (99, '', 0)";
+    database.execute(newer).unwrap();
+    let says_so = |said: &str| {
+        assert!(
+            said.contains("schema 99") && said.contains("use a newer tenure"),
+            "{said}"
+        );
+    };
+    // Over the connection that it has, and over one that is made anew.
+    for cut in [false, true] {
+        if cut {
+            let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
+            database.execute(cut).unwrap();
+        }
+        match store.renew(&node).await {
+            Err(NodeError::Outdated { reason }) => says_so(&reason),
+            other => panic!("{other:?}"),
+        }
+    }
+    let event = w.renamed("by an old program");
+    let append = || Append::unfenced(session.clone(), vec![event.clone()]);
+    let refused = loop {
+        match store.append(append()).await {
+            // The end of its old connection came just now.
+            Err(AppendError::Unknown { .. }) => {}
+            Err(AppendError::Unavailable { reason }) if reason.contains("ended the connection") => {
+            }
+            other => break other,
+        }
+    };
+    says_so(&refused.unwrap_err().to_string());
+    let read = loop {
+        match store.read(&session, None, 10).await {
+            Err(ReadError::Unavailable { reason }) if reason.contains("ended the connection") => {}
+            other => break other,
+        }
+    };
+    says_so(&read.unwrap_err().to_string());
+    let written = format!("SELECT head FROM tenure.session WHERE id = '{session}'");
+    assert_eq!(database.value(&written).unwrap().as_deref(), Some("0"));
+}

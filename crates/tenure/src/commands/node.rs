@@ -54,6 +54,9 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
         result = unneeded(&node, store.as_ref(), &waiting_for, (args.alone, clustered)), if args.until_idle => {
             result?;
         }
+        why = node.outdated() => {
+            return Err(CliError::failed(why).hint("nothing more is written by this process; start the newer version"));
+        }
         () = drained(&node, store.as_ref()), if role.door.is_some() => notice("drained from afar: handing over"),
         _ = signals.next() => {
             if role.door.is_some() {
