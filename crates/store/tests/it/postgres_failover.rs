@@ -354,7 +354,6 @@ async fn real_a_fencing_that_was_interrupted_is_done_again() {
         return;
     };
     let (mut held, mut other) = (at.owner().await, at.owner().await);
-    let appends = at.pids(&at.primary);
     let promoted = at.fail_over();
     let url = promoted.server().url_of(at.database.name());
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
@@ -366,7 +365,8 @@ async fn real_a_fencing_that_was_interrupted_is_done_again() {
         held.session
     );
     client.batch_execute(&lock).await.unwrap();
-    at.end(&at.primary, &appends);
+    // All that lead there: the second writer may have connected only now.
+    at.end(&at.primary, &at.pids(&at.primary));
     let event = at.w.renamed("meets the failover");
     let idle = at.idle.clone();
     let append = move || Append::unfenced(idle.clone(), vec![event.clone()]);
