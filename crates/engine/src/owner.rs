@@ -276,7 +276,9 @@ async fn begin(
     // Nobody was lost: it was given to this node, or let go when there was nobody to give it to.
     let orderly = tenure.taken_from.is_none() && (!open || handing::can_go_on(turn));
     let broken = broken!(shared.config, RecoveryRunsCalls) && handing::can_go_on(turn);
-    let goes_on = (orderly || broken) && tenure.phase != Phase::Cancelling;
+    // Calls of a place that is not served here are not run here: it was taken to be moved.
+    let served = !open || runner.has_place();
+    let goes_on = (orderly || broken) && served && tenure.phase != Phase::Cancelling;
     // Before a settlement removes what it is judged by.
     runner.quiet = quiet(shared, session, tenure, goes_on).await?;
     if goes_on {

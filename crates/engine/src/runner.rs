@@ -138,8 +138,14 @@ impl Runner {
         }
         load::seal(store, &self.session, &self.state, &mut self.sealed).await;
         self.load_rules();
-        if self.shared.let_go.is_cancelled() || !self.is_served_here().await? {
+        if self.shared.let_go.is_cancelled() {
             return self.let_go().await;
+        }
+        if !self.is_served_here().await? {
+            return match self.move_first().await? {
+                true => Ok(None),
+                false => self.let_go().await,
+            };
         }
         if (self.state.overflowed || self.state.wants_step)
             && let Some(error) = self.over_budget()
@@ -166,6 +172,16 @@ impl Runner {
         } else {
             self.finish().await
         }
+    }
+
+    /// Does this node serve the place where the session works now, whatever model it asks?
+    pub(crate) fn has_place(&self) -> bool {
+        let Some(settings) = &self.state.settings else {
+            return true;
+        };
+        let serves = &self.shared.config.serves;
+        let served = serves.check(&settings.location, &settings.model);
+        matches!(served, Ok(()) | Err(Unserved::Provider(_)))
     }
 
     /// Does this node serve the place where the session works now (R14), and the model it asks now? Both may have

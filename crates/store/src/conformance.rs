@@ -91,6 +91,7 @@ macro_rules! conformance_cases {
             handing::an_interrupt_comes_before_a_hand_over,
             handing::a_location_is_for_nodes_that_serve_it,
             handing::a_model_is_for_nodes_that_can_ask_it,
+            handing::a_session_that_waits_to_be_moved_is_for_the_nodes_of_its_new_place,
             interrupting::a_running_session_is_cancelled_once_per_key,
             interrupting::nothing_starts_while_it_is_settled,
             interrupting::waiting_input_is_stopped_before_it_starts,

@@ -13,6 +13,7 @@ pub(crate) mod hook;
 pub(crate) mod lapse;
 #[allow(dead_code, reason = "for the backends that read first")]
 pub(crate) mod loaded;
+pub(crate) mod moving;
 pub(crate) mod project;
 pub(crate) mod replay;
 pub(crate) mod rows;

@@ -61,6 +61,9 @@ pub struct SessionRow {
     pub title: Option<String>,
     /// Where its tools run.
     pub location: Location,
+    /// Where it waits to be moved to. Where no node serves its place any more, those of this one take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Location>,
     /// The model in force.
     pub model: ModelRef,
     /// The last seq.
@@ -105,6 +108,7 @@ impl SessionRow {
             id,
             title,
             location: Location::at(""),
+            moving: None,
             model: ModelRef {
                 provider: String::new(),
                 model: String::new(),

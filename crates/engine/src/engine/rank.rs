@@ -54,9 +54,28 @@ pub(crate) fn serves_both(node: &NodeRow, location: &Location, model: &ModelRef)
     serves.check(location, model).is_ok()
 }
 
+/// Does the node serve the place that the session waits to be moved to?
+pub(crate) fn awaits(node: &NodeRow, row: &SessionRow) -> bool {
+    let to = row.moving.as_ref();
+    to.is_some_and(|to| serves_both(node, to, &row.model))
+}
+
+/// Those of `nodes` that the session is for: who serves its place; where nobody does, who serves the one it moves to.
+pub(crate) fn able<'a>(nodes: &'a [NodeRow], row: &SessionRow) -> Vec<&'a NodeRow> {
+    let here: Vec<_> = nodes.iter().filter(|node| serves(node, row)).collect();
+    if here.is_empty() {
+        return nodes.iter().filter(|node| awaits(node, row)).collect();
+    }
+    here
+}
+
 /// Is there one among `nodes` that takes the session by itself?
 pub fn has_taker(nodes: &[NodeRow], row: &SessionRow) -> bool {
-    nodes.iter().any(|node| takes(node) && serves(node, row))
+    let takes = |node: &&NodeRow| takes(node);
+    nodes
+        .iter()
+        .filter(takes)
+        .any(|node| serves(node, row) || awaits(node, row))
 }
 
 /// The one of `nodes` that comes first for the session, of those that can have it.

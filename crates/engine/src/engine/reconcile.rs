@@ -2,7 +2,7 @@
 //! take, and who has died. Level-triggered: each looks at the store, not at what it remembers.
 
 use super::orphans::Orphans;
-use super::rank::{is_first, serves, takes};
+use super::rank::{able, is_first, takes};
 use super::{Shared, wake};
 use crate::complaint::Complaint;
 use crate::config::Scope;
@@ -178,6 +178,15 @@ pub(super) async fn reconcile(shared: Arc<Shared>) {
     }
 }
 
+/// Does this node serve the session's place, or the one it waits to be moved to?
+fn may_have(shared: &Shared, row: &SessionRow) -> bool {
+    let serves = &shared.config.serves;
+    let places = std::iter::once(&row.location).chain(&row.moving);
+    places
+        .into_iter()
+        .any(|place| serves.check(place, &row.model).is_ok())
+}
+
 /// Sessions left to the node that comes first for them, and since when.
 #[derive(Debug, Default)]
 struct Left(BTreeMap<SessionId, u64>);
@@ -197,13 +206,7 @@ impl Left {
                 if running.contains_key(&row.id) {
                     // Just let go by a run that has not quite ended: that one looks again.
                     mine.push(row.id);
-                } else if row.cancelling
-                    || shared
-                        .config
-                        .serves
-                        .check(&row.location, &row.model)
-                        .is_ok()
-                {
+                } else if row.cancelling || may_have(shared, &row) {
                     rows.push(row);
                 }
             }
@@ -218,9 +221,19 @@ impl Left {
         let known: BTreeSet<&SessionId> = rows.iter().map(|row| &row.id).collect();
         self.0.retain(|session, _| known.contains(session));
         rows.retain(|row| {
-            let able = nodes.iter().filter(|node| serves(node, row));
+            let able = able(&nodes, row);
+            let here = row.cancelling
+                || shared
+                    .config
+                    .serves
+                    .check(&row.location, &row.model)
+                    .is_ok();
+            if !here && !able.iter().any(|node| node.incarnation == own) {
+                // It moves here, and there is still somebody where it is.
+                return false;
+            }
             let since = *self.0.entry(row.id.clone()).or_insert(now);
-            is_first(&row.id, &own, able) || now.saturating_sub(since) >= STAND_OFF_MS
+            is_first(&row.id, &own, able.into_iter()) || now.saturating_sub(since) >= STAND_OFF_MS
         });
         for row in &rows {
             self.0.remove(&row.id);

@@ -58,6 +58,21 @@ impl Runner {
         }
     }
 
+    /// Where nothing can be done at the session's place, a move that waits comes before all else: what else waits is
+    /// done at the new place, or nowhere. False when there is none.
+    pub(super) async fn move_first(&mut self) -> Result<bool, DrainError> {
+        if self.has_place() {
+            return Ok(false);
+        }
+        let inbox = self.shared.store.inbox(&self.session).await?;
+        let moves = |input: &&PendingInput| matches!(input.kind, InputKind::Move { .. });
+        let Some(pending) = inbox.iter().filter(|input| input.eligible).find(moves) else {
+            return Ok(false);
+        };
+        self.control(pending).await?;
+        Ok(true)
+    }
+
     async fn promote(&mut self, inputs: &[&PendingInput]) -> Result<(), DrainError> {
         let mut events = self.execution_start();
         events.extend(self.instructions().await);

@@ -131,3 +131,43 @@ async fn a_session_that_moves_away_with_nothing_to_do_is_released() {
     let row = bed.store.session(&session).await.unwrap().unwrap();
     assert_eq!(row.state, SessionState::Idle);
 }
+
+/// The pattern of a machine that is gone: what it held is moved to where somebody serves.
+#[tokio::test]
+async fn a_session_whose_place_nobody_serves_any_more_is_moved_by_a_node_of_the_new_one() {
+    let gate = Gate::shut();
+    let bed = bed(&gate);
+    let there = there(&bed);
+    let old = at(&bed, &bed.workspace());
+    let victim = bed.victim_with(&bed.store, old).await;
+    let session = bed.session().await;
+    bed.admit(&session, Prompt::steer("hi")).await;
+    bed.until(&session, "fragment.started").await;
+    victim.kill().await;
+    let b = bed.engine_with(&bed.store, at(&bed, &there)).await;
+    let unplaceable = async || {
+        let row = bed.store.session(&session).await.unwrap().unwrap();
+        matches!(row.state, SessionState::Unplaceable { .. })
+    };
+    eventually("a session nobody can place", unplaceable).await;
+    // A prompt that waited before the move is no obstacle: it could be delivered nowhere else.
+    let waited = bed.admit(&session, Prompt::steer("more")).await;
+    bed.client()
+        .relocate(&session, there.display().to_string())
+        .await
+        .unwrap();
+    let ended = b.outcome(&session, &waited.input, Some(waited.seq));
+    assert_eq!(ended.await.unwrap(), Outcome::Succeeded);
+    b.idle().await;
+    bed.assert_at_rest(&session).await;
+    let row = bed.store.session(&session).await.unwrap().unwrap();
+    assert_eq!(row.location.directory, there.display().to_string());
+    assert_eq!(row.moving, None);
+    let log = bed.log(&session).await;
+    let place = |name: &str| log.iter().position(|e| e.body.type_name() == name).unwrap();
+    let delivered = log
+        .iter()
+        .position(|e| matches!(&e.body, EventBody::InputPromoted(p) if p.input == waited.input));
+    assert!(place("recovery.started") < place("attachment.replaced"));
+    assert!(place("attachment.replaced") < delivered.unwrap());
+}

@@ -3,7 +3,9 @@
 use super::world::*;
 use crate::api::*;
 use std::time::Duration;
-use tenure_core::event::body::{Location, ModelSelected, Phase};
+use tenure_core::event::body::{
+    Delivery, InputAdmitted, InputCancelled, InputKind, Location, ModelSelected, Phase,
+};
 use tenure_core::id::Incarnation;
 use tenure_core::model::ModelRef;
 use tenure_core::placement::Serves;
@@ -310,4 +312,77 @@ pub async fn a_model_is_for_nodes_that_can_ask_it(w: World) {
     let silent = w.join().await;
     owner.ops(vec![to(&silent)]).await.unwrap();
     adopted(&w, &owner, &silent).await;
+}
+
+pub async fn a_session_that_waits_to_be_moved_is_for_the_nodes_of_its_new_place(w: World) {
+    let session = w.create().await;
+    let at = |directory: &str| Location {
+        directory: directory.to_owned(),
+        requires: Vec::new(),
+    };
+    let root = |root: &str| Serves {
+        labels: Vec::new(),
+        roots: vec![root.to_owned()],
+    };
+    let replaced = w.event(tenure_core::event::body::AttachmentReplaced {
+        generation: 1,
+        location: at("/old/a"),
+        reason: "moved".to_owned(),
+    });
+    w.write(&session, replaced).await;
+    let old = w.join_serving(root("/old")).await;
+    let mut owner = w.acquire(&session, &old).await;
+    let (execution, message) = (
+        tenure_core::id::ExecutionId::from_bits(w.bits()),
+        w.message(),
+    );
+    owner.start_execution(&w, &execution).await;
+    owner.start_step(&w, &message).await.unwrap();
+    w.store.leave(&old).await.unwrap();
+    let new = w.join_serving(root("/new")).await;
+    let refused = w.store.acquire(&session, &new, false).await.unwrap();
+    assert!(
+        matches!(refused, Acquire::Unplaceable { .. }),
+        "{refused:?}"
+    );
+
+    // Of several moves the last says where it ends.
+    let moves = [w.message(), w.message()];
+    for (input, directory) in moves.iter().zip(["/lost", "/new/b"]) {
+        let admitted = w.event(InputAdmitted {
+            input: input.clone(),
+            kind: InputKind::Move {
+                location: at(directory),
+            },
+            delivery: Delivery::Steer,
+        });
+        w.write(&session, admitted).await;
+    }
+    let row = w.store.session(&session).await.unwrap().unwrap();
+    assert!(matches!(row.state, SessionState::Claimable { .. }));
+    assert_eq!(
+        (row.location, row.moving),
+        (at("/old/a"), Some(at("/new/b")))
+    );
+    // One that is taken back counts no more.
+    let cancelled = w.event(InputCancelled {
+        input: moves[1].clone(),
+        by: "the test".to_owned(),
+    });
+    let row = async || w.store.session(&session).await.unwrap().unwrap();
+    let tenure = w.acquire(&session, &new).await;
+    assert_eq!(tenure.fence.epoch, 2);
+    w.store.leave(&new).await.unwrap();
+    w.write(&session, cancelled).await;
+    assert_eq!(row().await.moving, None);
+    let third = w.join_serving(root("/new")).await;
+    let refused = w.store.acquire(&session, &third, false).await.unwrap();
+    assert!(
+        matches!(refused, Acquire::Unplaceable { .. }),
+        "{refused:?}"
+    );
+    let SessionState::Unplaceable { reason } = row().await.state else {
+        panic!("it has no place");
+    };
+    assert!(reason.contains("/old/a"), "{reason}");
 }

@@ -77,7 +77,7 @@ fn unserved(
         return Ok(None);
     }
     let node = rows.node(taker.as_str())?;
-    let check = node.map(|node| node.serves.check(&head.location(), &head.model()));
+    let check = node.map(|node| head.check_served(&node.serves));
     Ok(check.and_then(Result::err).map(|why| why.to_string()))
 }
 

@@ -1,6 +1,7 @@
 //! The head row: the one row per session that orders and fences every write (R1).
 
 use super::Failure;
+use super::moving::Moving;
 use super::rows::Rows;
 use crate::api::LostOwner;
 use tenure_core::event::body::{Location, Phase};
@@ -61,6 +62,8 @@ pub(crate) struct Head {
     pub(crate) lost: Vec<LostOwner>,
     /// Labels a node must have to serve the location.
     pub(crate) requires: Vec<String>,
+    /// A move that waits.
+    pub(crate) moving: Option<Moving>,
     /// The indexed columns as they are stored; none while they are not known to be.
     pub(crate) stored: Option<Place>,
 }
@@ -134,6 +137,7 @@ impl Head {
             quiet_until: None,
             lost: Vec::new(),
             requires: Vec::new(),
+            moving: None,
             stored: None,
         }
     }
@@ -272,6 +276,7 @@ impl Head {
             quiet_until: None,
             lost: Vec::new(),
             requires: settings.requires.clone(),
+            moving: None,
             stored: settings.stored.clone(),
         }
     }

@@ -293,6 +293,7 @@ fn admitted(
         return Err(work.refuse(format!("input {} was accepted before", data.input)));
     }
     work.head.pending += 1;
+    work.head.note_move(seq, data);
     // A later input wakes what rests (R4). Tenure's own continuation is not a later input: it is
     // eligible by its place, and leaves the others as they are.
     if !work.fenced {
@@ -312,6 +313,7 @@ fn take(
     let seq = work.rows.take_input(work.head.sid, input, taken)?;
     if seq.is_some() {
         work.head.pending = work.head.pending.saturating_sub(1);
+        work.head.forget_move(input);
     }
     Ok(seq)
 }

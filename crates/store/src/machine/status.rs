@@ -69,10 +69,10 @@ pub(crate) fn unserved<'a>(
     head: &Head,
     nodes: impl IntoIterator<Item = &'a Serves>,
 ) -> Option<String> {
-    let (location, model) = (head.location(), head.model());
+    let model = head.model();
     let mut reason: Option<Unserved> = None;
     for serves in nodes {
-        match serves.check(&location, &model) {
+        match head.check_served(serves) {
             Ok(()) => return None,
             // Who serves the place and lacks the model alone tells the most.
             Err(why @ Unserved::Provider(_)) => reason = Some(why),

@@ -70,6 +70,7 @@ impl Queries<'_> {
             id: head.id.clone(),
             title: head.title.clone(),
             location: head.location(),
+            moving: head.goes_to().cloned(),
             model: ModelRef {
                 provider: head.provider.clone(),
                 model: head.model.clone(),

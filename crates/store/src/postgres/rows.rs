@@ -151,7 +151,7 @@ fn session_row(row: &Row, nodes: &[Serves]) -> Result<SessionRow, ReadStop> {
         .transpose()?;
     let parent = head.forked_from.as_deref();
     let parent = parent.map(|id| parse(id, SessionId::parse)).transpose()?;
-    let location = head.location();
+    let (location, moving) = (head.location(), head.goes_to().cloned());
     Ok(SessionRow {
         cancelling: settles(&head),
         head: head.last(),
@@ -161,6 +161,7 @@ fn session_row(row: &Row, nodes: &[Serves]) -> Result<SessionRow, ReadStop> {
         id: head.id,
         title: head.title,
         location,
+        moving,
         model: ModelRef {
             provider: head.provider,
             model: head.model,

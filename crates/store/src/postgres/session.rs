@@ -4,6 +4,7 @@ use super::sql::{int, uint};
 use crate::api::{LostOwner, ProcessId};
 use crate::machine::head::{Head, phase_of};
 use crate::machine::loaded::{InboxState, Session};
+use crate::machine::moving::Moving;
 use serde::{Deserialize, Serialize};
 use tenure_core::event::body::Delivery;
 use tenure_core::id::SessionId;
@@ -63,6 +64,8 @@ struct Rest {
     lost: Vec<LostOwner>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     requires: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moving: Option<Moving>,
 }
 
 /// The head row's remainder as it is stored.
@@ -93,6 +96,7 @@ pub(super) fn rest(head: &Head) -> String {
         quiet_until: head.quiet_until,
         lost: head.lost.clone(),
         requires: head.requires.clone(),
+        moving: head.moving.clone(),
     };
     serde_json::to_string(&rest).unwrap_or_default()
 }
@@ -150,6 +154,7 @@ pub(super) fn read_head(row: &Row) -> Result<Head, Damaged> {
         quiet_until: rest.quiet_until,
         lost: rest.lost,
         requires: rest.requires,
+        moving: rest.moving,
         ..Head::fresh(row.get(0), session)
     })
 }

@@ -2,6 +2,7 @@
 
 use super::tx::{Tx, first, int, uint};
 use crate::machine::head::{Head, phase_number, phase_of};
+use crate::machine::moving::Moving;
 use rusqlite::{Connection, Row, params};
 use tenure_core::id::SessionId;
 use tenure_core::usage::Usage;
@@ -14,13 +15,13 @@ macro_rules! head_columns {
          s.dormant, s.interrupt_seq, s.generation, s.execution, s.last_outcome, s.open_step, \
          s.open_compaction, s.open_text, s.pending, s.title, s.directory, s.provider, s.model, \
          s.tokens_input, s.tokens_output, s.tokens_reasoning, s.tokens_cache_read, s.tokens_cache_write, \
-         s.cost, s.cost_incomplete, s.last_line, s.line_done, s.created_ms, s.updated_ms, s.activity, s.handed_until, s.requires, s.quiet_until"
+         s.cost, s.cost_incomplete, s.last_line, s.line_done, s.created_ms, s.updated_ms, s.activity, s.handed_until, s.requires, s.quiet_until, s.moving"
     };
 }
 pub(super) use head_columns;
 
 /// How many columns `head_columns!` names: what a query selects after them begins here.
-pub(super) const WIDTH: usize = 46;
+pub(super) const WIDTH: usize = 47;
 
 const BY_ID: &str = concat!(
     "SELECT ",
@@ -36,7 +37,7 @@ const UPDATE: &str = "UPDATE session SET rev = rev + 1, head = ?2, epoch = ?3, c
     provider = ?23, model = ?24, tokens_input = ?25, tokens_output = ?26, tokens_reasoning = ?27, \
     tokens_cache_read = ?28, tokens_cache_write = ?29, cost = ?30, cost_incomplete = ?31, last_line \
     = ?32, line_done = ?33, created_ms = ?34, updated_ms = ?35, base = ?36, forked_from = ?37, \
-    forked_through = ?38, handed_until = ?39, requires = ?40, quiet_until = ?41 WHERE sid = ?1";
+    forked_through = ?38, handed_until = ?39, requires = ?40, quiet_until = ?41, moving = ?42 WHERE sid = ?1";
 
 /// The columns indexes are made of.
 const PLACE: &str =
@@ -106,6 +107,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Head> {
         handed_until: row.get(43)?,
         requires: labels_of(&row.get::<_, String>(44)?),
         quiet_until: row.get(45)?,
+        moving: moving_of(row.get(46)?),
         stored: None,
     };
     head.stored = Some(head.place());
@@ -170,6 +172,7 @@ pub(super) fn save(tx: &Tx<'_>, head: &mut Head) -> rusqlite::Result<()> {
             head.handed_until,
             labels_text(&head.requires),
             head.quiet_until,
+            moving_text(head.moving.as_ref()),
         ],
     )?;
     let place = head.place();
@@ -180,6 +183,15 @@ pub(super) fn save(tx: &Tx<'_>, head: &mut Head) -> rusqlite::Result<()> {
     }
     head.rev += 1;
     Ok(())
+}
+
+fn moving_text(moving: Option<&Moving>) -> Option<String> {
+    moving.and_then(|moving| serde_json::to_string(moving).ok())
+}
+
+/// The move of a column. One that cannot be read is no reason to hide the session: the old place's nodes carry it out.
+fn moving_of(text: Option<String>) -> Option<Moving> {
+    text.and_then(|text| serde_json::from_str(&text).ok())
 }
 
 /// Labels as one column: a line each, for a label holds no line break.

@@ -167,7 +167,7 @@ fn session_row(conn: &Connection, seen: Seen, now: &Now<'_>) -> Result<SessionRo
     let parent = seen.head.forked_from.as_deref().map(SessionId::parse);
     let parent = parent.transpose().map_err(damaged)?;
     let head = seen.head;
-    let location = head.location();
+    let (location, moving) = (head.location(), head.goes_to().cloned());
     Ok(SessionRow {
         cancelling: settles(&head),
         head: head.last(),
@@ -177,6 +177,7 @@ fn session_row(conn: &Connection, seen: Seen, now: &Now<'_>) -> Result<SessionRo
         id: head.id,
         title: head.title,
         location,
+        moving,
         model: ModelRef {
             provider: head.provider,
             model: head.model,

@@ -8,7 +8,11 @@ use std::path::Path;
 pub(super) const APPLICATION_ID: i32 = 0x746e_7265;
 
 /// Every migration, oldest first; its number is its place, from 1.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema2.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema2.sql"),
+    include_str!("schema3.sql"),
+];
 
 /// The newest schema this program knows.
 pub(super) const fn newest() -> u32 {

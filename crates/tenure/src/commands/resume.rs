@@ -168,10 +168,11 @@ async fn limit(
 async fn can_run(config: &Config, store: &dyn Store, row: &SessionRow) -> CliResult {
     if !matches!(row.state, SessionState::Owned { .. }) {
         providers::check(config, &row.model)?;
-        if !Path::new(&row.location.directory).is_dir() {
+        let place = row.moving.as_ref().unwrap_or(&row.location);
+        if !Path::new(&place.directory).is_dir() {
             return Err(CliError::usage(format!(
                 "the session's folder {} is gone",
-                row.location.directory
+                place.directory
             ))
             .hint(format!(
                 "bring it back, or move the session with `tenure run --session {} --cwd DIR \"…\"`",

@@ -17,7 +17,7 @@ use crate::{ask, background, input, providers, store};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::event::body::{Delivery, Location};
+use tenure_core::event::body::Delivery;
 use tenure_core::{MessageId, ModelRef, SessionId};
 use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Outcome, Prompt, Scope};
 use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
@@ -186,12 +186,12 @@ async fn target(asked: &Asked, args: &RunArgs) -> CliResult<Target> {
         None => row.model.clone(),
     };
     providers::check(config, &model)?;
-    if args.cwd.is_none() && !Path::new(&row.location.directory).is_dir() {
-        return Err(CliError::usage(format!(
-            "the session's folder {} is gone",
-            row.location.directory
-        ))
-        .hint("bring it back, or move the session with --cwd DIR"));
+    let place = row.moving.as_ref().unwrap_or(&row.location);
+    if args.cwd.is_none() && !Path::new(&place.directory).is_dir() {
+        return Err(
+            CliError::usage(format!("the session's folder {} is gone", place.directory))
+                .hint("bring it back, or move the session with --cwd DIR"),
+        );
     }
     Ok(Target {
         store,
@@ -250,12 +250,7 @@ async fn prepare(
     if args.allow_all {
         client.set_permissions(&session, &asked.rules).await?;
     }
-    let directory = asked.cwd.to_string_lossy();
-    if args.cwd.is_some() && directory != row.location.directory {
-        let location = Location {
-            requires: place::requires(asked, args, target.store.as_ref()).await?,
-            ..Location::at(directory.into_owned())
-        };
+    if let Some(location) = place::moved(asked, args, target.store.as_ref(), row).await? {
         client.relocate_to(&session, location).await?;
     }
     Ok((session, false))

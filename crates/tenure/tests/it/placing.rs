@@ -97,3 +97,58 @@ fn real_a_root_that_a_node_of_this_machine_was_given_is_shared_for_all_who_work_
     let log = cluster.lines(&["log", &session, "--json"]);
     assert!(log.iter().any(|e| e["type"] == "recovery.started"));
 }
+
+#[test]
+fn real_a_session_whose_machine_is_gone_is_moved_by_who_asks_for_it() {
+    let Some(cluster) = Cluster::with(WAITS) else {
+        return;
+    };
+    let (one, two) = (Machine::new(&cluster, "m1"), Machine::new(&cluster, "m2"));
+    let lost = one.node(&[]);
+    let stays = two.node(&[]);
+    // One that is at work when its machine goes, and one that rests.
+    let own = cluster.place.path("rests").display().to_string();
+    cluster.place.write("rests/go", "");
+    let out = one
+        .run(&["run", "--allow-all", "--cwd", &own, "hi"])
+        .exits(0);
+    assert!(out.stdout.contains("Finished"), "{}", out.stdout);
+    let rests = cluster.lines(&["sessions", "--json"]).remove(0)["id"].clone();
+    let rests = rests.as_str().unwrap();
+    let out = one.run(&["run", "--detach", "--allow-all", "hi"]).exits(0);
+    let works = out.stdout.trim().to_owned();
+    assert_eq!(requires(&cluster, &works), ["host=m1"]);
+    wait_for_file(&cluster.place.path("project/started"));
+    drop(lost);
+    cluster.until("that nobody has its place", || {
+        cluster.state(&works) == "unplaceable"
+    });
+    cluster.place.write("project/go", "");
+    // Moved by a command, whose own process has the place; and left to the nodes.
+    let moved = ["run", "--session", rests, "--requires", "none"];
+    two.run(&[&moved[..], &["more"]].concat()).exits(0);
+    assert_eq!(requires(&cluster, rests), [] as [Value; 0]);
+    let same = two.run(&[&moved[..], &["again"]].concat()).exits(0);
+    assert!(
+        same.stderr.contains("--requires changes nothing"),
+        "{}",
+        same.stderr
+    );
+    let project = cluster.place.path("project").display().to_string();
+    let mut moved = vec!["run", "--session", &works, "--cwd", &project];
+    moved.extend(["--requires", "host=m2", "--detach", "more"]);
+    two.run(&moved).exits(0);
+    cluster.until("its end", || cluster.state(&works) == "idle");
+    assert_eq!(requires(&cluster, &works), ["host=m2"]);
+    let types: Vec<_> = cluster
+        .lines(&["log", &works, "--json"])
+        .iter()
+        .map(|e| e["type"].as_str().unwrap().to_owned())
+        .collect();
+    let place = |name: &str| types.iter().position(|t| t == name).unwrap();
+    assert!(
+        place("recovery.started") < place("attachment.replaced"),
+        "{types:?}"
+    );
+    stays.terminated().exits(0);
+}

@@ -5,8 +5,9 @@ use crate::commands::{nodes, notice};
 use crate::config::node::label;
 use crate::exit::CliResult;
 use crate::machine;
+use tenure_core::event::body::Location;
 use tenure_core::placement::covers;
-use tenure_store::{NodeRow, Store};
+use tenure_store::{NodeRow, SessionRow, Store};
 
 /// What the session requires of a node, where its store has nodes on several machines.
 pub(super) async fn requires(
@@ -15,6 +16,11 @@ pub(super) async fn requires(
     store: &dyn Store,
 ) -> CliResult<Vec<String>> {
     if asked.config.store.value.path().is_some() {
+        if !args.requires.is_empty() {
+            notice(
+                "--requires is for nodes that share a PostgreSQL store: beside a file it means nothing",
+            );
+        }
         return Ok(Vec::new());
     }
     match args.requires.as_slice() {
@@ -42,6 +48,40 @@ pub(super) async fn requires(
         ));
     }
     Ok(vec![host])
+}
+
+/// Where the flags move a session that exists; none when they name no other place, or ask nothing else of its nodes.
+pub(super) async fn moved(
+    asked: &Asked,
+    args: &RunArgs,
+    store: &dyn Store,
+    row: &SessionRow,
+) -> CliResult<Option<Location>> {
+    // What waits to be carried out counts as done.
+    let place = row.moving.as_ref().unwrap_or(&row.location);
+    let directory = match &args.cwd {
+        Some(_) => asked.cwd.to_string_lossy().into_owned(),
+        None => place.directory.clone(),
+    };
+    let asks = !args.requires.is_empty();
+    if !asks && directory == place.directory {
+        return Ok(None);
+    }
+    let requires = requires(asked, args, store).await?;
+    let to = Location {
+        directory,
+        requires,
+    };
+    if to == *place {
+        if asked.config.store.value.path().is_some() {
+            return Ok(None);
+        }
+        notice(
+            "--requires changes nothing: that is what the session requires of its nodes already",
+        );
+        return Ok(None);
+    }
+    Ok(Some(to))
 }
 
 /// Does a node of this machine declare the folder to be shared? What one node of a machine was told holds for all
