@@ -17,7 +17,7 @@ use std::time::Duration;
 use tenure_core::budget;
 use tenure_core::event::body::InterruptReason;
 use tenure_core::event::{Event, EventBody};
-use tenure_core::{MessageId, SessionId};
+use tenure_core::{Incarnation, MessageId, SessionId};
 use tenure_engine::{
     Client, Engine, LiveFeed, LiveItem, LiveTracker, Outcome, OutcomeTracker, Owned,
 };
@@ -49,6 +49,8 @@ pub enum End {
     HangUp,
     /// The process is to end.
     Terminate,
+    /// Whoever followed left, and this node goes on with the work.
+    Elsewhere(String),
 }
 
 /// What to follow, and how.
@@ -94,6 +96,9 @@ impl Follow<'_> {
             },
             questions: Questions::new(self.interactive),
             interrupted: false,
+            seen: self.after,
+            ended: None,
+            idle_at: None,
             shown: LiveTracker::new(),
         };
         if let Some(engine) = self.engine {
@@ -135,7 +140,7 @@ impl Follow<'_> {
                     if wants_live && matches!(result, Owned::Held { .. }) {
                         live.remote = Some(self.client.follow_live(&self.session));
                     }
-                    if let Some(end) = self.result(&result, &state).await? {
+                    if let Some(end) = self.result(&result, &mut state).await? {
                         return Ok(end);
                     }
                 }
@@ -171,14 +176,16 @@ impl Follow<'_> {
                 view.synced(head);
                 state.questions.synced();
                 self.ask(state, view);
+                state.seen = state.seen.max(head);
                 return match self.until {
-                    Until::Idle => self.idle_now().await,
+                    Until::Idle => self.idle_now(state).await,
                     _ => Ok(None),
                 };
             }
             FollowItem::Event(event) => event,
         };
         view.event(&event);
+        state.seen = Some(event.seq);
         if state.questions.event(&event.body) {
             view.pause(state.questions.asking());
         }
@@ -188,42 +195,48 @@ impl Follow<'_> {
                 let outcome = state.tracker.as_mut().and_then(|t| t.on(&event));
                 Ok(outcome.map(End::Outcome))
             }
-            Until::Idle if view.is_synced() => match terminal(&event) {
-                Some(outcome) if self.has_more().await? => {
-                    tracing::debug!(?outcome, "there is more to do");
-                    Ok(None)
+            Until::Idle => {
+                let outcome = terminal(&event);
+                let due = outcome.is_some() || state.idle_at.is_some_and(|head| event.seq >= head);
+                // Who set the work going is told of its end, however quickly that came; who looks on, of what it sees.
+                if outcome.is_some() && (view.is_synced() || self.engine.is_some()) {
+                    state.ended = outcome;
                 }
-                outcome => Ok(outcome.map(End::Outcome)),
-            },
+                match due && view.is_synced() {
+                    true => self.idle_now(state).await,
+                    false => Ok(None),
+                }
+            }
             _ => Ok(None),
         }
     }
 
-    /// Is there anything left to wait for?
-    async fn idle_now(&self) -> CliResult<Option<End>> {
-        Ok((!self.has_more().await?).then_some(End::Idle))
-    }
-
-    async fn has_more(&self) -> CliResult<bool> {
+    /// The end, when nothing is left to wait for and all that was written is shown.
+    async fn idle_now(&self, state: &mut Watching) -> CliResult<Option<End>> {
+        state.idle_at = None;
         let row = self.client.store().session(&self.session).await?;
-        Ok(row.is_some_and(|row| {
-            matches!(
-                row.state,
-                SessionState::Owned { .. }
-                    | SessionState::Claimable { .. }
-                    | SessionState::Waiting { .. }
-            )
-        }))
+        if let Some(row) = row {
+            if has_more(&row.state) {
+                return Ok(None);
+            }
+            if state.seen.is_none_or(|seen| seen < row.head) {
+                // It came to rest while its log was read.
+                state.idle_at = Some(row.head);
+                return Ok(None);
+            }
+        }
+        let ended = state.ended.take();
+        Ok(Some(ended.map_or(End::Idle, End::Outcome)))
     }
 
     /// What came of an attempt to run the session here, where the log alone does not tell.
-    async fn result(&self, result: &Owned, state: &Watching) -> CliResult<Option<End>> {
+    async fn result(&self, result: &Owned, state: &mut Watching) -> CliResult<Option<End>> {
         match (result, &self.until) {
             (Owned::Quarantined { reason }, Until::Input(_) | Until::Idle) => {
                 let error = tenure_core::SessionError::new("quarantined", reason.clone());
                 Ok(Some(End::Outcome(Outcome::Quarantined(error))))
             }
-            (Owned::Idle, Until::Idle) if !state.interrupted => self.idle_now().await,
+            (Owned::Idle, Until::Idle) if !state.interrupted => self.idle_now(state).await,
             _ => Ok(None),
         }
     }
@@ -314,7 +327,7 @@ pub async fn catch_up(store: &dyn Store, session: &SessionId, view: &mut View) -
 }
 
 /// How a session ended for somebody who leaves after an interrupt: the work may be over already.
-pub fn left_behind(row: Option<&tenure_store::SessionRow>) -> End {
+pub fn left_behind(row: Option<&tenure_store::SessionRow>, own: &Incarnation) -> End {
     let Some(row) = row else {
         return End::Left;
     };
@@ -328,6 +341,9 @@ pub fn left_behind(row: Option<&tenure_store::SessionRow>) -> End {
         (SessionState::Quarantined { reason }, _) => End::Outcome(Outcome::Quarantined(
             tenure_core::SessionError::new("quarantined", reason.clone()),
         )),
+        (SessionState::Owned { owner, node, .. }, _) if owner != own => {
+            End::Elsewhere(node.clone())
+        }
         _ => End::Left,
     }
 }
@@ -336,8 +352,22 @@ struct Watching {
     tracker: Option<OutcomeTracker>,
     questions: Questions,
     interrupted: bool,
+    /// The last seq that was shown.
+    seen: Option<u64>,
+    /// How the last work seen ended.
+    ended: Option<Outcome>,
+    /// The session rests; what it wrote up to here is still to be shown.
+    idle_at: Option<u64>,
     /// What was shown ahead of the log.
     shown: LiveTracker,
+}
+
+/// Is there anything left to wait for?
+fn has_more(state: &SessionState) -> bool {
+    matches!(
+        state,
+        SessionState::Owned { .. } | SessionState::Claimable { .. } | SessionState::Waiting { .. }
+    )
 }
 
 /// The outcome of an execution that this event ends.
@@ -508,6 +538,13 @@ pub fn told(
             let error = CliError::new(Kind::Interrupted, message)
                 .hint(format!("`tenure resume {session}` goes on with it"));
             ("left", Some(error), words("left", message))
+        }
+        End::Elsewhere(node) => {
+            let message = format!("left; node `{}` goes on with the session", safe_line(node));
+            let error = CliError::new(Kind::Interrupted, message.clone()).hint(format!(
+                "`tenure log --follow {session}` shows it, `tenure interrupt {session}` stops it"
+            ));
+            ("left", Some(error), words("left", &message))
         }
         End::HangUp => ("detached", None, None),
     }

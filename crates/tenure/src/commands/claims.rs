@@ -65,6 +65,11 @@ pub async fn run(cx: &Context, global: &Global, args: &JsonOnly) -> CliResult {
     ))
 }
 
+/// Every session that would run, or is kept from it, and has no living owner.
+pub(super) async fn unheld(store: &dyn Store) -> CliResult<Vec<SessionRow>> {
+    Ok(split(store).await?.1)
+}
+
 /// The sessions that are owned; and every one that would run, or is kept from it, and has no living owner.
 async fn split(store: &dyn Store) -> CliResult<(Vec<SessionRow>, Vec<SessionRow>)> {
     let mut owned = Vec::new();

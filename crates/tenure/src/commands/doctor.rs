@@ -250,7 +250,24 @@ async fn stranded(store: &dyn Store) -> CliResult<Vec<Check>> {
     if let (parked, Some(id)) = count(|s| matches!(s, SessionState::Parked { .. })) {
         found.push(note(
             format!("{parked} hold inputs that rest"),
-            format!("`tenure resume {id}` delivers them"),
+            format!("`tenure show {id}` says why, `tenure resume {id}` tries again"),
+        ));
+    }
+    let reasons = || {
+        rows.iter().filter_map(|row| match &row.state {
+            SessionState::Unplaceable { reason } => Some(reason),
+            _ => None,
+        })
+    };
+    if let Some(reason) = reasons().next() {
+        found.push(note(
+            format!(
+                "{} wait, since no node can run them: {}",
+                reasons().count(),
+                safe_line(reason)
+            ),
+            "`tenure claims` names each with what it needs: start such a node, or move it with `tenure run --session ID`"
+                .to_owned(),
         ));
     }
     Ok(found)

@@ -3,7 +3,7 @@
 mod compacted;
 
 use super::run::{Ended, finish};
-use super::{Context, notice, print};
+use super::{Context, claims, notice, print};
 use crate::amounts::LimitsChange;
 use crate::args::{Global, ResumeArgs};
 use crate::background::Worker;
@@ -197,7 +197,11 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
         })?;
         return Ok(0);
     }
-    let waiting: Vec<SessionRow> = store.claimable(10_000).await?;
+    let mut waiting: Vec<SessionRow> = store.claimable(10_000).await?;
+    // Those that no node can run now are named, unless this process turns out to be one that can.
+    let unheld = claims::unheld(store.as_ref()).await?;
+    let unplaceable = |row: &SessionRow| matches!(row.state, SessionState::Unplaceable { .. });
+    waiting.extend(unheld.into_iter().filter(unplaceable));
     if waiting.is_empty() && !args.json {
         notice(
             "no session has anything to do that nobody does (`tenure claims` shows who holds which)",

@@ -332,12 +332,13 @@ pub async fn finish(
         began,
     } = ended;
     let left = matches!(end, End::Left | End::Terminate);
+    let own = engine.incarnation();
     match end {
         End::Left => {
             node::leave(engine, LEAVE_WITHIN).await;
             // The interrupt may have been settled before, or by letting go.
             let row = engine.client().store().session(session).await?;
-            end = left_behind(row.as_ref());
+            end = left_behind(row.as_ref(), &own);
         }
         End::HangUp => {
             // The drain begins first, so that nothing new starts here once the node is there.
@@ -352,7 +353,7 @@ pub async fn finish(
             engine.shutdown().await?;
             // The work may have come to its end meanwhile.
             let row = engine.client().store().session(session).await?;
-            end = left_behind(row.as_ref());
+            end = left_behind(row.as_ref(), &own);
         }
         _ => engine.shutdown().await?,
     }

@@ -18,6 +18,7 @@ mod detach;
 mod doctor;
 mod endings;
 mod export;
+mod following;
 mod json;
 mod models;
 mod nodes;
