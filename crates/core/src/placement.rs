@@ -22,15 +22,57 @@ pub struct Serves {
 /// Why a node does not serve a location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
-    /// A label is missing.
-    #[error("it needs a node with label `{0}`")]
-    Label(String),
-    /// No root covers the folder.
-    #[error("it needs a node whose roots hold `{0}`")]
-    Root(String),
+    /// Something of the place is missing: all of it is named, so that nobody finds the second lack after mending the
+    /// first.
+    #[error("it needs a node{}", place(.labels, .root.as_deref()))]
+    Place {
+        /// Labels that are missing.
+        labels: Vec<String>,
+        /// The folder, when no root covers it.
+        root: Option<String>,
+    },
     /// The model's provider is not configured there, or its key is not at hand.
     #[error("it needs a node with provider `{0}` and its key")]
     Provider(String),
+}
+
+fn place(labels: &[String], root: Option<&str>) -> String {
+    let quoted: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+    let mut words = match labels.len() {
+        0 => String::new(),
+        1 => format!(" with label {}", quoted[0]),
+        _ => format!(" with labels {}", quoted.join(", ")),
+    };
+    if let Some(root) = root {
+        words.push_str(&format!(" whose roots hold `{root}`"));
+    }
+    words
+}
+
+impl Unserved {
+    /// What one node lacks and what another one lacks, together: a node that has it all is needed. Who serves the
+    /// place and lacks the model alone tells the most.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Place { mut labels, root },
+                Self::Place {
+                    labels: more,
+                    root: other,
+                },
+            ) => {
+                labels.extend(more);
+                labels.sort();
+                labels.dedup();
+                Self::Place {
+                    labels,
+                    root: root.or(other),
+                }
+            }
+            (why @ Self::Provider(_), _) | (_, why) => why,
+        }
+    }
 }
 
 impl Serves {
@@ -48,7 +90,7 @@ impl Serves {
         self
     }
 
-    /// Does the node serve a session at this location that asks this model? The first reason why not.
+    /// Does the node serve a session at this location that asks this model? What it lacks.
     pub fn check(&self, location: &Location, model: &ModelRef) -> Result<(), Unserved> {
         self.check_place(location)?;
         let list = models_of("");
@@ -60,23 +102,19 @@ impl Serves {
     }
 
     fn check_place(&self, location: &Location) -> Result<(), Unserved> {
-        let missing = location
-            .requires
-            .iter()
-            .find(|label| !self.labels.contains(label));
-        if let Some(label) = missing {
-            return Err(Unserved::Label(label.clone()));
-        }
+        let missing = location.requires.iter();
+        let missing = missing.filter(|label| !self.labels.contains(label));
+        let labels: Vec<String> = missing.cloned().collect();
         let covered = self.roots.is_empty()
             || self
                 .roots
                 .iter()
                 .any(|root| covers(root, &location.directory));
-        if covered {
-            Ok(())
-        } else {
-            Err(Unserved::Root(location.directory.clone()))
+        if covered && labels.is_empty() {
+            return Ok(());
         }
+        let root = (!covered).then(|| location.directory.clone());
+        Err(Unserved::Place { labels, root })
     }
 }
 
@@ -121,6 +159,12 @@ mod tests {
     #[test]
     fn every_required_label_and_one_root_decide() {
         let model = model("any");
+        let lacks = |labels: &[&str], root: Option<&str>| {
+            Err::<(), _>(Unserved::Place {
+                labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+                root: root.map(str::to_owned),
+            })
+        };
         assert_eq!(
             Serves::everywhere().check(&location("/a/b", &[]), &model),
             Ok(())
@@ -130,16 +174,13 @@ mod tests {
             ("/srv/code", vec![], Ok(())),
             ("/srv/code/a", vec!["gpu"], Ok(())),
             ("/data/x", vec!["gpu", "host=x"], Ok(())),
+            ("/srv/codex", vec![], lacks(&[], Some("/srv/codex"))),
             (
                 "/srv/codex",
-                vec![],
-                Err(Unserved::Root("/srv/codex".to_owned())),
+                vec!["host=y", "gpu"],
+                lacks(&["host=y"], Some("/srv/codex")),
             ),
-            (
-                "/data",
-                vec!["host=y"],
-                Err(Unserved::Label("host=y".to_owned())),
-            ),
+            ("/data", vec!["host=y"], lacks(&["host=y"], None)),
         ] {
             assert_eq!(
                 shared.check(&location(directory, &requires), &model),
@@ -147,6 +188,13 @@ mod tests {
                 "{directory}"
             );
         }
+        let Err(why) = lacks(&["a=b", "c=d"], Some("/x")) else {
+            panic!("it lacks something");
+        };
+        let words = "it needs a node with labels `a=b`, `c=d` whose roots hold `/x`";
+        assert_eq!(why.to_string(), words);
+        let (label, root) = (lacks(&["c=d", "a=b"], None), lacks(&["a=b"], Some("/x")));
+        assert_eq!(label.unwrap_err().and(root.unwrap_err()), why);
         let root = node(&[], &["/"]);
         assert_eq!(root.check(&location("/anything", &[]), &model), Ok(()));
     }
@@ -174,7 +222,10 @@ mod tests {
         }
         // Where the place is not served, that is what is said.
         let elsewhere = location("/a", &["gpu=yes"]);
-        let label = Err(Unserved::Label("gpu=yes".to_owned()));
+        let label = Err(Unserved::Place {
+            labels: vec!["gpu=yes".to_owned()],
+            root: None,
+        });
         assert_eq!(two.check(&elsewhere, &model("three")), label);
     }
 }

@@ -74,15 +74,16 @@ pub(crate) fn unserved<'a>(
     for serves in nodes {
         match head.check_served(serves) {
             Ok(()) => return None,
-            // Who serves the place and lacks the model alone tells the most.
-            Err(why @ Unserved::Provider(_)) => reason = Some(why),
-            Err(why) => reason = reason.or(Some(why)),
+            Err(why) => {
+                reason = Some(match reason {
+                    Some(first) => first.and(why),
+                    None => why,
+                });
+            }
         }
     }
     reason.map(|why| match why {
         Unserved::Provider(_) => format!("no node serves this model ({model}): {why}"),
-        Unserved::Label(_) | Unserved::Root(_) => {
-            format!("no node serves this location: {why}")
-        }
+        Unserved::Place { .. } => format!("no node serves this location: {why}"),
     })
 }
