@@ -5,6 +5,7 @@ pub(crate) mod living;
 mod orphans;
 pub(crate) mod rank;
 mod reconcile;
+pub(crate) mod stopped;
 mod successors;
 
 use crate::client::Client;
@@ -18,6 +19,7 @@ use crate::owner::isolation::Isolations;
 use crate::owner::{Owned, own};
 use crate::peer::owners::Reach;
 use crate::peer::{NodeHealth, NodeService};
+use crate::recover::quiet::LOCK_DELAY;
 use board::Board;
 use futures::{FutureExt, StreamExt};
 use living::{Alive, Living};
@@ -26,6 +28,8 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stopped::{Behind, Group};
 use successors::Successors;
 use tenure_core::error::SessionError;
 use tenure_core::event::body::Location;
@@ -37,6 +41,10 @@ use tenure_store::{NodeError, SessionState, Store};
 use tenure_tools::ToolSet;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
+
+/// How long a node that leaves waits for what it stopped: longer than the tools themselves may take to end what does
+/// not answer.
+const ENDED_WITHIN: Duration = Duration::from_secs(6);
 
 /// What everything in this process shares.
 pub(crate) struct Shared {
@@ -66,6 +74,8 @@ pub(crate) struct Shared {
     running_count: watch::Sender<usize>,
     /// Whatever of this node could still do something.
     pub living: Living,
+    /// What sessions left behind when they let go of their calls.
+    pub behind: Behind,
     look: Notify,
     /// Nodes died: what they held is looked at right away.
     bereaved: Notify,
@@ -179,6 +189,12 @@ impl Shared {
         }))
     }
 
+    /// A new group of the session's calls. What was stopped is waited for as long as what a lost owner left (R10).
+    pub fn calls_of(&self, session: &SessionId) -> Group {
+        let longest = self.config.lease + LOCK_DELAY;
+        self.behind.group(self.config.env.clone(), session, longest)
+    }
+
     fn asked(&self) -> MutexGuard<'_, Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,6 +268,7 @@ impl Engine {
             running: Mutex::default(),
             running_count: watch::Sender::new(0),
             living: Living::default(),
+            behind: Behind::default(),
             look: Notify::new(),
             bereaved: Notify::new(),
             results: broadcast::channel(64).0,
@@ -377,7 +394,8 @@ impl Engine {
     /// Takes no more sessions and, all at once, hands those it runs over to other nodes: each at its next safe
     /// boundary, or as it is when it waits for approvals. What has not come to one within the drain budget is
     /// stopped, settled and handed over then, uncharged. Where no node can take a session it is left claimable.
-    /// Then leaves the store; while a tool still runs that does not let itself be stopped, it only stops renewing.
+    /// Then leaves the store; while a tool still runs that does not let itself be stopped, or something that one started,
+    /// it only stops renewing.
     ///
     /// # Errors
     /// The store cannot be written; then the others learn of the end from the lock or the lease.
@@ -405,7 +423,8 @@ impl Engine {
                 self.idle().await;
             }
         }
-        let gone = shared.living.gone(shared.config.env.as_ref()).await;
+        let env = shared.config.env.as_ref();
+        let gone = shared.living.gone(env, ENDED_WITHIN).await;
         shared.stop.cancel();
         if !gone {
             tracing::error!(%incarnation, "a tool does not let itself be stopped; the lease is left to run out");
@@ -424,7 +443,7 @@ impl Engine {
         let why = self.shared.node.outdated().await;
         self.shared
             .living
-            .gone(self.shared.config.env.as_ref())
+            .gone(self.shared.config.env.as_ref(), ENDED_WITHIN)
             .await;
         why
     }

@@ -14,6 +14,9 @@ use tenure_tools::guardian::LeaseDeadline;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+/// How long what was told to stop may take before the node goes on without saying that it has.
+const STOPPED_WITHIN: Duration = Duration::from_secs(2);
+
 /// One life of this node: from a join to its end. A fenced node comes back as a new life.
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
@@ -219,7 +222,8 @@ impl Node {
         tracing::warn!(old = %old.incarnation, "stopped or declared dead; coming back as a new incarnation");
         self.deadline_ms.store(0, Ordering::Release);
         old.fenced.cancel();
-        if !living.gone(self.config.env.as_ref()).await {
+        let env = self.config.env.as_ref();
+        if !living.gone(env, STOPPED_WITHIN).await {
             // Not to be said then: its lease ends by itself, and whoever takes over waits for that.
             tracing::error!(incarnation = %old.incarnation, "something of the old life does not stop");
         } else if let Err(error) = self.store.resign(&old.incarnation).await {

@@ -11,7 +11,7 @@ use crate::engine::board::Standing;
 use crate::error::{DrainError, EngineError};
 use crate::load;
 use crate::node::Life;
-use crate::recover::quiet::Quiet;
+use crate::recover::quiet::{LOCK_DELAY, Quiet};
 use crate::recover::{self, Recovered};
 use crate::runner::tools::ToolRunner;
 use crate::runner::{DrainEnd, Runner};
@@ -33,6 +33,8 @@ use tenure_store::{Acquire, AppendError, HookOp, SessionRow, SessionState as Cla
 /// How long an interrupted tool has to kill its processes and settle by itself: the guardian's own grace
 /// (200 ms at most) and a little.
 const TOOL_GRACE: Duration = Duration::from_millis(260);
+/// How long a hand-over waits for what stopped calls started; then the successor is told to wait instead.
+const GONE_WITHIN: Duration = Duration::from_secs(4);
 /// Events back from the head within which a recovery counts as recent.
 const RECENT: u64 = 512;
 /// The wait between tries to settle while the store cannot be written.
@@ -257,7 +259,11 @@ async fn begin(
         session: session.clone(),
         writer: writer.clone(),
         life,
-        tools: ToolRunner::new(shared.config.tool_concurrency, state.todos.as_ref()),
+        tools: ToolRunner::new(
+            shared.config.tool_concurrency,
+            state.todos.as_ref(),
+            shared.calls_of(session),
+        ),
         rules: Arc::new(Mutex::new(tenure_tools::permission::Rules::default())),
         quiet: Quiet::clear(),
         waiting: false,
@@ -298,7 +304,10 @@ async fn quiet(
     tenure: &Tenure,
     goes_on: bool,
 ) -> Result<Quiet, DrainError> {
-    if (goes_on && tenure.quiet_ms == 0) || broken!(shared.config, SpawnNotDelayed) {
+    // What this node said last itself, for others: what it stopped is waited for here until it is gone.
+    let own_word =
+        tenure.taken_from.is_none() && shared.behind.was_told(session, tenure.fence.epoch);
+    if (goes_on && (tenure.quiet_ms == 0 || own_word)) || broken!(shared.config, SpawnNotDelayed) {
         return Ok(Quiet::clear());
     }
     let store = shared.store.as_ref();
@@ -315,6 +324,15 @@ async fn quiet(
     }
     let env = shared.config.env.clone();
     let lease = shared.config.lease;
+    if tenure.lost.is_empty() {
+        // An owner's own word, by the store's clock: one that was set back does not lengthen it.
+        let longest = (lease + LOCK_DELAY).as_millis() as u64;
+        let tenure = Tenure {
+            quiet_ms: tenure.quiet_ms.min(longest),
+            ..tenure.clone()
+        };
+        return Ok(Quiet::after(env, session, &tenure, lease, left));
+    }
     Ok(Quiet::after(env, session, tenure, lease, left))
 }
 
@@ -409,6 +427,9 @@ impl Runner {
         }
         let grace = if lost { Duration::ZERO } else { TOOL_GRACE };
         self.tools.stop(env.as_ref(), grace).await;
+        if matches!(stopped, Stopped::Shutdown) {
+            self.tools.gone(GONE_WITHIN, &self.life.fenced).await;
+        }
         let what = match stopped {
             Stopped::Drain(DrainError::Lost) => {
                 tracing::warn!(session = %self.session, "lost tenure; nothing more is written");
@@ -506,11 +527,15 @@ impl Runner {
         match what {
             Settlement::Interrupt => {
                 let own = self.own_inputs().await?;
-                recover::settle_interrupt(&self.writer, &own).await
+                let quiet = self.left_behind();
+                recover::settle_interrupt(&self.writer, &own, op_of(quiet)).await?;
+                self.said(quiet);
+                Ok(())
             }
             Settlement::Shutdown => {
                 let (op, to) = self.hand_over_op().await;
-                recover::settle_shutdown(&self.writer, &self.session, op).await?;
+                let quiet = op_of(self.left_behind());
+                recover::settle_shutdown(&self.writer, &self.session, quiet, op).await?;
                 self.tell_successor(to).await;
                 Ok(())
             }
@@ -530,9 +555,27 @@ impl Runner {
             .collect())
     }
 
+    /// How long something that stopped calls started may be at work yet; none when it is known to be gone.
+    fn left_behind(&self) -> Option<Duration> {
+        self.tools
+            .quiet()
+            .filter(|_| !broken!(self.shared.config, SpawnNotDelayed))
+    }
+
+    /// Others were told to wait. This node knows better, unless it waits itself for what another left.
+    fn said(&self, quiet: Option<Duration>) {
+        if let Some(quiet) = quiet
+            && self.quiet.token().is_cancelled()
+        {
+            let (env, epoch) = (self.shared.config.env.as_ref(), self.writer.fence().epoch);
+            self.shared.behind.told(env, &self.session, epoch, quiet);
+        }
+    }
+
     async fn settle_failed(&self, error: &SessionError) -> Result<(), DrainError> {
         let error = error.clone();
         let own = self.own_inputs().await?;
+        let quiet = self.left_behind();
         self.writer
             .append_with(move |turn| {
                 let mut events: Vec<EventBody> = settle(turn, &Cause::Failed(error.clone()));
@@ -541,6 +584,7 @@ impl Runner {
                     events.push(ExecutionFailed { execution, error }.into());
                 }
                 let mut ops = recover::end_effects(turn);
+                ops.extend(op_of(quiet));
                 // The terminal itself parks what waits (R4); without one, nothing else would.
                 ops.push(HookOp::Release {
                     only_when_idle: false,
@@ -550,6 +594,7 @@ impl Runner {
                 Some(Batch::start(events, ops))
             })
             .await?;
+        self.said(quiet);
         Ok(())
     }
 
@@ -580,6 +625,13 @@ impl Runner {
         };
         self.recover(&tenure).await.map(|_| ())
     }
+}
+
+/// Tells whoever takes the session next.
+fn op_of(quiet: Option<Duration>) -> Option<HookOp> {
+    quiet.map(|quiet| HookOp::Quiet {
+        ms: quiet.as_millis() as u64,
+    })
 }
 
 /// Why a drain was dropped or ended.

@@ -147,18 +147,24 @@ fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovere
 
 /// Settles an interrupt this owner was told of: everything open, the execution, the claim. One commit.
 /// `own` are the pending inputs that Tenure itself wrote: they go with the execution they belonged to (R9).
-pub(crate) async fn settle_interrupt(writer: &Writer, own: &[MessageId]) -> Result<(), DrainError> {
+/// `quiet` says what its calls left behind.
+pub(crate) async fn settle_interrupt(
+    writer: &Writer,
+    own: &[MessageId],
+    quiet: Option<HookOp>,
+) -> Result<(), DrainError> {
     writer
-        .append_with(|turn| Some(interrupt_batch(turn, own)))
+        .append_with(|turn| Some(interrupt_batch(turn, own, quiet)))
         .await?;
     Ok(())
 }
 
-fn interrupt_batch(turn: &TurnState, own: &[MessageId]) -> Batch {
+fn interrupt_batch(turn: &TurnState, own: &[MessageId], quiet: Option<HookOp>) -> Batch {
     let mut events = settle(turn, &Cause::Interrupted);
     events.extend(own.iter().map(cancelled));
     events.extend(interrupted(turn, InterruptReason::User));
     let mut ops = end_effects(turn);
+    ops.extend(quiet);
     ops.push(RELEASE);
     Batch::settle(events, ops)
 }
@@ -168,15 +174,21 @@ fn interrupt_batch(turn: &TurnState, own: &[MessageId]) -> Batch {
 pub(crate) async fn settle_shutdown(
     writer: &Writer,
     session: &SessionId,
+    quiet: Option<HookOp>,
     hand_over: HookOp,
 ) -> Result<(), DrainError> {
     writer
-        .append_with(|turn| Some(shutdown_batch(turn, session, hand_over)))
+        .append_with(|turn| Some(shutdown_batch(turn, session, quiet, hand_over)))
         .await?;
     Ok(())
 }
 
-fn shutdown_batch(turn: &TurnState, session: &SessionId, hand_over: HookOp) -> Batch {
+fn shutdown_batch(
+    turn: &TurnState,
+    session: &SessionId,
+    quiet: Option<HookOp>,
+    hand_over: HookOp,
+) -> Batch {
     let mut events = settle(turn, &Cause::Shutdown);
     let mut ops = end_effects(turn);
     if let Some(step) = &turn.step {
@@ -186,6 +198,7 @@ fn shutdown_batch(turn: &TurnState, session: &SessionId, hand_over: HookOp) -> B
     if !turn.at_boundary() {
         ops.push(HookOp::Leave);
     }
+    ops.extend(quiet);
     ops.push(hand_over);
     // An interrupt that came meanwhile wins: then this is refused.
     Batch::start(events, ops)

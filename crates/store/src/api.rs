@@ -94,6 +94,12 @@ pub enum HookOp {
         /// How long it has to accept, in milliseconds.
         accept_ms: u64,
     },
+    /// Something that calls of this tenure started may live so long yet, though they are settled: whoever takes the
+    /// session next is told ([`Tenure::quiet_ms`]).
+    Quiet {
+        /// How long at most, in milliseconds from now.
+        ms: u64,
+    },
     /// The call is about to be spawned under this attachment generation: records the effect row.
     /// `StaleAttachment` when the generation is not current (R14), `Conflict` when the row exists.
     EffectStart {
@@ -298,10 +304,10 @@ pub struct Tenure {
     /// It was handed over to this node, which has just accepted it: nothing was lost, and a step that is open
     /// waits only for approvals (R11).
     pub handed_over: bool,
-    /// How many milliseconds from now on something that a lost owner started may still live (R10): what is left
-    /// of its last lease by the store's clock and by this process's own, and a second. 0 when its process is known to
-    /// be gone with all it started, and when nobody was lost. The log moves at once; the first spawn waits, or for a
-    /// proof.
+    /// How many milliseconds from now on something that an owner before started may still live (R10): of a lost one,
+    /// what is left of its last lease by the store's clock and by this process's own, and a second; of one that let
+    /// go, what it said ([`HookOp::Quiet`]). 0 when its process is known to be gone with all it started, and when
+    /// there was no such owner. The log moves at once; the first spawn waits, or for a proof.
     pub quiet_ms: u64,
     /// Whom [`Tenure::quiet_ms`] is about, as far as the store keeps it.
     pub lost: Vec<LostOwner>,

@@ -117,6 +117,7 @@ macro_rules! conformance_cases {
             lapsing::a_clock_that_is_set_back_keeps_no_silent_node_alive,
             lapsing::a_clock_that_is_set_kills_no_node_that_renews,
             lapsing::a_clock_that_is_set_moves_no_quiet_time,
+            lapsing::whoever_comes_waits_for_what_an_owner_says_it_leaves,
             handing::the_poll_reads_all_that_a_node_holds,
             placing::every_session_is_in_one_state_and_acquire_agrees,
             placing::lists_show_what_the_log_says,

@@ -1,5 +1,6 @@
 //! The `bash` tool: runs a shell command under a guardian and tells truthfully how it ended.
 
+mod followed;
 mod report;
 mod run;
 

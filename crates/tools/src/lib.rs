@@ -30,6 +30,6 @@ pub mod write;
 pub use output::{OutputLimits, Truncation};
 pub use set::ToolSet;
 pub use tool::{
-    PathFilter, Progress, ProgressSink, SpawnSink, Spawned, Tool, ToolCx, ToolError, ToolOutput,
-    ToolSpec,
+    AtWork, PathFilter, Progress, ProgressSink, SpawnSink, Spawned, Tool, ToolCx, ToolError,
+    ToolOutput, ToolSpec,
 };

@@ -1,5 +1,6 @@
 //! The contract between a tool and whoever runs it: specification, context, result and error.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,9 @@ pub struct ToolCx {
     pub todo: TodoList,
     /// What the session's model has read, by content.
     pub seen: SeenFiles,
+    /// Kept by whatever may still do something for this call, also after the call's future was dropped: its thread,
+    /// its processes. `None` when nobody asks.
+    pub at_work: Option<AtWork>,
 }
 
 impl ToolCx {
@@ -125,6 +129,7 @@ impl ToolCx {
             unreadable: None,
             todo: TodoList::default(),
             seen: SeenFiles::default(),
+            at_work: None,
         })
     }
 
@@ -221,6 +226,26 @@ impl PathFilter {
 impl fmt::Debug for PathFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PathFilter")
+    }
+}
+
+/// Wraps what whoever runs a call wants to see dropped when nothing of the call can do anything any more. A tool that
+/// works on after its future was dropped keeps a copy until then; all copies hold the same value.
+#[derive(Clone)]
+pub struct AtWork(
+    #[expect(dead_code, reason = "only its drop matters")] Arc<dyn Any + Send + Sync>,
+);
+
+impl AtWork {
+    /// Wraps a value; it is dropped with the last copy.
+    pub fn new(value: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(value))
+    }
+}
+
+impl fmt::Debug for AtWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtWork")
     }
 }
 

@@ -1,12 +1,10 @@
 //! What of a node could still do something: runs of sessions, and calls, also those that were given up because they
-//! block their thread. Only when nothing is left may a node say that it has stopped.
+//! block their thread, or whose processes are still being ended. Only when nothing is left may a node say that it has
+//! stopped.
 
 use crate::environment::Environment;
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// How long what was told to stop may take before the node goes on without saying that it has.
-const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Counts what lives. Clones share the count.
 #[derive(Debug, Clone, Default)]
@@ -19,14 +17,19 @@ impl Living {
         Alive(self.0.clone())
     }
 
-    /// Waits for a while until nothing lives; false when something still does.
-    pub async fn gone(&self, env: &dyn Environment) -> bool {
+    /// Does something live?
+    pub fn some(&self) -> bool {
+        *self.0.borrow() > 0
+    }
+
+    /// Waits so long until nothing lives; false when something still does.
+    pub async fn gone(&self, env: &dyn Environment, within: Duration) -> bool {
         let mut count = self.0.subscribe();
         tokio::select! {
             biased;
             // The sender lives in self.
             gone = count.wait_for(|count| *count == 0) => gone.is_ok(),
-            () = env.sleep(STOPPED_WITHIN) => false,
+            () = env.sleep(within) => false,
         }
     }
 }

@@ -9,7 +9,7 @@ use tenure_store::{EffectRow, Tenure};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// What is waited beyond a lease's end before anything is spawned where a group may still live.
-const LOCK_DELAY: Duration = Duration::from_secs(1);
+pub(crate) const LOCK_DELAY: Duration = Duration::from_secs(1);
 
 /// May calls be spawned? Dropping it ends the task that finds out.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod counts;
 
 use crate::engine::Shared;
+use crate::engine::stopped::{Group, Stopped, all_gone};
 use crate::error::DrainError;
 use crate::hub::LiveItem;
 use crate::node::Life;
@@ -25,7 +26,7 @@ use tenure_tools::permission::{Place, Rules, hides};
 use tenure_tools::seen::SeenFiles;
 use tenure_tools::todo::TodoList;
 use tenure_tools::{
-    PathFilter, ProgressSink, SpawnSink, ToolCx, ToolError, ToolOutput, Truncation,
+    AtWork, PathFilter, ProgressSink, SpawnSink, ToolCx, ToolError, ToolOutput, Truncation,
 };
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -65,11 +66,13 @@ pub(crate) struct ToolRunner {
     fault_out: mpsc::UnboundedReceiver<DrainError>,
     todo: TodoList,
     seen: SeenFiles,
+    /// What of the calls may still be at work, and what was left before them.
+    group: Group,
 }
 
 impl ToolRunner {
     /// With the task list as the log has it.
-    pub fn new(concurrency: usize, todos: Option<&serde_json::Value>) -> Self {
+    pub fn new(concurrency: usize, todos: Option<&serde_json::Value>, group: Group) -> Self {
         let items = todos.and_then(|todos| serde_json::from_value(todos.clone()).ok());
         let (fault_in, fault_out) = mpsc::unbounded_channel();
         Self {
@@ -83,12 +86,14 @@ impl ToolRunner {
             fault_out,
             todo: TodoList::new(items.unwrap_or_default()),
             seen: SeenFiles::default(),
+            group,
         }
     }
 
     /// A new step: call ids of earlier ones may come again.
     pub fn begin_step(&mut self) {
         self.launched.clear();
+        self.group.next();
     }
 
     /// Starts every durable call that has not been looked at.
@@ -108,6 +113,7 @@ impl ToolRunner {
                 continue;
             }
             self.counts.send_modify(|counts| counts.running += 1);
+            let at_work = AtWork::new((cx.shared.living.begin(), self.group.begin()));
             let task = CallTask {
                 cx: cx.clone(),
                 writer: writer.clone(),
@@ -120,12 +126,14 @@ impl ToolRunner {
                 counts: self.counts.clone(),
                 todo: self.todo.clone(),
                 seen: self.seen.clone(),
+                before: self.group.before(),
+                at_work: at_work.clone(),
             };
             let done = Done::of(&self.counts);
-            let alive = cx.shared.living.begin();
             let (abort, fault) = (self.abort.clone(), self.fault_in.clone());
             cx.shared.config.env.spawn(Box::pin(async move {
-                let _counted = (done, alive);
+                // Dropped in this order: once none counts as running, none is at work but by what it started.
+                let _counted = (at_work, done);
                 tokio::select! {
                     biased;
                     () = abort.cancelled() => {}
@@ -197,6 +205,7 @@ impl ToolRunner {
         self.cancel = CancellationToken::new();
         self.abort = CancellationToken::new();
         self.counts = watch::Sender::default();
+        self.group.forget();
     }
 
     /// Stops every call: asks, waits `grace`, then drops what is left (which kills its processes).
@@ -206,6 +215,7 @@ impl ToolRunner {
         grace: std::time::Duration,
     ) {
         self.cancel.cancel();
+        self.group.is_stopped();
         let mut counts = self.counts.subscribe();
         tokio::select! {
             biased;
@@ -230,7 +240,18 @@ impl ToolRunner {
         self.abort = CancellationToken::new();
         // A tool that could not be stopped keeps its slot, and nobody else's.
         self.slots = Arc::new(Semaphore::new(self.concurrency));
+        self.group.next();
         while self.fault_out.try_recv().is_ok() {}
+    }
+
+    /// Waits so long until nothing that stopped calls started is at work, unless that is called `off`.
+    pub async fn gone(&self, within: std::time::Duration, off: &CancellationToken) {
+        self.group.gone(within, off).await;
+    }
+
+    /// How long something that stopped calls started may be at work yet; none when it is known to be gone.
+    pub fn quiet(&self) -> Option<std::time::Duration> {
+        self.group.quiet()
     }
 }
 
@@ -271,6 +292,9 @@ pub(super) struct CallTask {
     slots: Arc<Semaphore>,
     todo: TodoList,
     seen: SeenFiles,
+    /// Calls that were stopped before.
+    before: Vec<Stopped>,
+    at_work: AtWork,
 }
 
 /// What a call came to.
@@ -359,11 +383,12 @@ impl CallTask {
         start.record(&self.writer, process).await
     }
 
-    /// May something begin now? Waits until what a lost owner left is gone, and for the renewal after a pause; false
-    /// when the call is stopped, or this life of the node is over.
+    /// May something begin now? Waits until what a lost owner left is gone, and what stopped calls of this node left,
+    /// and for the renewal after a pause; false when the call is stopped, or this life of the node is over.
     async fn may_begin(&self) -> bool {
         let ready = async {
             self.cx.clear.cancelled().await;
+            all_gone(&self.before, self.cx.shared.config.env.as_ref()).await;
             self.cx.shared.node.may_go_on(&self.cx.life).await
         };
         tokio::select! {
@@ -411,6 +436,7 @@ impl CallTask {
         cx.progress = Some(self.progress_sink());
         cx.spawned = Some(self.spawn_sink());
         cx.unreadable = Some(self.hidden_files());
+        cx.at_work = Some(self.at_work.clone());
         Ok(cx)
     }
 

@@ -45,6 +45,10 @@ async fn after_a_stubborn_tool(manner: Manner) {
     bed.model
         .push(Play::Answer(calls([call("b", "echo", "{}")])));
     starts(&bed, &session, "behind a stubborn tool").await;
+    if manner == Manner::Blocks {
+        // Its next call waits for what is still at work; only the prompt does not.
+        hold.release();
+    }
     // It has slots of its own, too.
     bed.until(&session, "tool.succeeded").await;
     hold.release();

@@ -16,6 +16,7 @@ mod handing;
 mod inbox;
 mod interrupts;
 mod leavings;
+mod lingering;
 mod moving;
 mod nodes;
 mod ordering;

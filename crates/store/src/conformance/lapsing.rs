@@ -324,3 +324,20 @@ pub async fn a_clock_that_is_set_moves_no_quiet_time(w: World) {
         w.store.leave(&observer).await.unwrap();
     }
 }
+
+pub async fn whoever_comes_waits_for_what_an_owner_says_it_leaves(w: World) {
+    let (session, _, mut owner, execution, _) = w.running().await;
+    // What is said later does not take back what was said before.
+    let said = [3_000, 1_000].map(|ms| HookOp::Quiet { ms });
+    owner.ops(said.to_vec()).await.unwrap();
+    owner.interrupted(&w, &execution).await;
+    let other = w.join().await;
+    let taken = w.acquire(&session, &other).await.tenure;
+    assert_eq!(taken.taken_from, None);
+    let quiet = taken.quiet_ms;
+    assert!((1_001..=3_000).contains(&quiet), "{quiet} ms");
+    w.backend.advance(TICK * 4);
+    w.store.renew(&other).await.unwrap();
+    let again = w.store.adopt(&session, &other).await.unwrap();
+    assert!(matches!(again, Acquire::Acquired(tenure) if tenure.quiet_ms == 0));
+}

@@ -26,6 +26,13 @@ pub(crate) fn run(work: &mut Work<'_, impl Rows>, op: &HookOp) -> Result<(), App
             park,
         } => release(work, *only_when_idle, *park),
         HookOp::HandOver { to, accept_ms } => hand_over(work, to.as_ref(), *accept_ms),
+        HookOp::Quiet { ms } => {
+            let length = i64::try_from(*ms).unwrap_or(i64::MAX / 4);
+            let until = work.rows.lease_ms().saturating_add(length);
+            let before = work.head.quiet_until;
+            work.head.quiet_until = Some(before.map_or(until, |known| known.max(until)));
+            Ok(())
+        }
         HookOp::EffectStart {
             message,
             call,
@@ -88,6 +95,7 @@ fn name(op: &HookOp) -> &'static str {
         HookOp::Promote { .. } => "Promote",
         HookOp::Release { .. } => "Release",
         HookOp::HandOver { .. } => "HandOver",
+        HookOp::Quiet { .. } => "Quiet",
         HookOp::EffectStart { .. } => "EffectStart",
         HookOp::EffectProcess { .. } => "EffectProcess",
         HookOp::EffectEnd { .. } => "EffectEnd",

@@ -24,7 +24,7 @@ use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
 use tenure_tools::permission::Rules;
 
 /// After a second Ctrl-C nobody waits longer than this.
-const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Everything that was asked for, checked; nothing is changed yet.
 struct Asked {

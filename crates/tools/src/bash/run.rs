@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt;
 
+use super::followed::Followed;
 use crate::guardian::{Ended, ExitKind, Guarded, Killed, Report, Why, kill_leftover};
 use crate::output::{Collected, Collector, clean};
 use crate::tool::{Progress, ToolCx, ToolError};
@@ -42,7 +43,8 @@ pub(super) struct Finished {
     pub(super) gave_up: bool,
 }
 
-/// Runs a command in an open directory. Dropping the future ends everything the command started.
+/// Runs a command in an open directory. Dropping the future ends everything the command started; the call's mark of
+/// being at work is kept until that is seen.
 pub(super) async fn run(
     cx: &ToolCx,
     dir: &File,
@@ -53,7 +55,7 @@ pub(super) async fn run(
     if cx.cancel.is_cancelled() {
         return Err(not_begun());
     }
-    let mut guarded = Guarded::prepare(&cx.guardian, dir, &cx.env_remove).map_err(failed)?;
+    let guarded = Guarded::prepare(&cx.guardian, dir, &cx.env_remove).map_err(failed)?;
     if let Some(sink) = &cx.spawned {
         tokio::select! {
             biased;
@@ -66,8 +68,10 @@ pub(super) async fn run(
     if cx.cancel.is_cancelled() {
         return Err(not_begun());
     }
-    guarded.go(command).await.map_err(failed)?;
-    Run::new(cx, limit).follow(guarded).await
+    // From here on the command may run.
+    let mut followed = Followed::new(guarded, cx.at_work.clone());
+    followed.guarded().go(command).await.map_err(failed)?;
+    Run::new(cx, limit).follow(followed).await
 }
 
 fn not_begun() -> ToolError {
@@ -108,17 +112,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn follow(mut self, mut guarded: Guarded) -> Result<Finished, ToolError> {
+    async fn follow(mut self, mut followed: Followed) -> Result<Finished, ToolError> {
         let mut buffer = vec![0_u8; CHUNK];
         let mut open = true;
-        let last = self.watch(&mut guarded, &mut buffer, &mut open).await?;
-        let held = open && self.drain(&mut guarded, &mut buffer).await;
+        let last = self.watch(&mut followed, &mut buffer, &mut open).await?;
+        if matches!(last, Last::Done(..)) {
+            followed.is_over();
+        }
+        let held = open && self.drain(followed.guarded(), &mut buffer).await;
         let took = self.began.elapsed();
         let guardian_lost = matches!(last, Last::Lost);
         let mut gave_up = matches!(last, Last::GaveUp);
         // A guardian that is gone, or that does not answer (the command may have stopped it), is replaced here.
         if guardian_lost || (gave_up && self.stuck.is_empty()) {
-            gave_up = !self.sweep(&guarded).await;
+            gave_up = !self.sweep(followed.guarded()).await;
+            if !gave_up {
+                followed.is_over();
+            }
         }
         let (killed, more_killed) = match last {
             Last::Done(killed, more) => (killed, more),
@@ -144,7 +154,7 @@ impl<'a> Run<'a> {
 
     async fn watch(
         &mut self,
-        guarded: &mut Guarded,
+        followed: &mut Followed,
         buffer: &mut [u8],
         open: &mut bool,
     ) -> Result<Last, ToolError> {
@@ -155,7 +165,7 @@ impl<'a> Run<'a> {
         loop {
             let step = {
                 // Two borrows of one guardian: its reports and its output.
-                let (reports, output) = guarded.split();
+                let (reports, output) = followed.guarded().split();
                 tokio::select! {
                     biased;
                     () = cancel.cancelled(), if self.stopped.is_none() => Step::Stop(Stopped::Interrupt),
@@ -171,11 +181,12 @@ impl<'a> Run<'a> {
                     give_up
                         .as_mut()
                         .reset(tokio::time::Instant::now() + GIVE_UP);
-                    guarded.kill().await;
+                    followed.guarded().kill().await;
                 }
                 Step::Output(0) => *open = false,
                 Step::Output(n) => self.take(buffer.get(..n).unwrap_or_default()),
                 Step::Report(Some(Report::NotStarted(reason))) => {
+                    followed.is_over();
                     return Err(ToolError::failed(format!("Not executed: {reason}.")));
                 }
                 Step::Report(Some(Report::Exited(kind))) => {
@@ -195,7 +206,10 @@ impl<'a> Run<'a> {
                         .as_mut()
                         .reset(tokio::time::Instant::now() + GIVE_UP);
                 }
-                Step::Report(Some(Report::Stuck(stuck))) => self.stuck = stuck,
+                Step::Report(Some(Report::Stuck(stuck))) => {
+                    followed.stuck = true;
+                    self.stuck = stuck;
+                }
                 Step::Report(Some(Report::Done {
                     killed,
                     more_killed,

@@ -1,21 +1,25 @@
 //! The parent's end of a guardian: starts it, lets the command begin, hears how it ends.
 
+mod outlast;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+use super::kill::{Found, signal};
 use super::wire::{Order, Report, encode};
 use super::{GuardianCommand, identity, nursery};
 use crate::tool::Spawned;
 
 /// A guardian and, once it may begin, its command. Dropping it closes the pipe, on which the guardian ends
-/// everything; the guardian itself is never killed, for then nobody would.
+/// everything; whoever must know that it did calls [`Guarded::outlast`] instead.
 pub(crate) struct Guarded {
     spawned: Spawned,
     control: Option<pipe::Sender>,
@@ -95,9 +99,19 @@ impl Guarded {
 
     /// Asks for the end of everything; the reports go on until [`Report::Done`].
     pub(crate) async fn kill(&mut self) {
+        self.wake();
         if self.write(&encode(&Order::Kill)).await.is_err() {
             self.control = None;
         }
+    }
+
+    /// A guardian that was stopped, perhaps by its own command, hears orders only when it goes on.
+    fn wake(&self) {
+        let guardian = Found {
+            pid: self.spawned.pid,
+            start: self.spawned.pid_start,
+        };
+        signal(guardian, Signal::SIGCONT);
     }
 
     /// The guardian's reports and the command's output, to be waited for together.

@@ -77,6 +77,10 @@ impl Guarded {
 
     pub(crate) async fn kill(&mut self) {}
 
+    pub(crate) fn outlast(self, _: bool) -> bool {
+        true
+    }
+
     pub(crate) fn split(&mut self) -> (Reports, &mut tokio::io::Empty) {
         (Reports, &mut self.output)
     }

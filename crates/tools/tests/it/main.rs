@@ -8,6 +8,7 @@
 
 mod bash;
 mod edit;
+mod ending;
 mod guardian;
 mod output;
 mod paths;
