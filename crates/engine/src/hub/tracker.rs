@@ -73,7 +73,9 @@ impl LiveTracker {
     pub fn event(&mut self, event: &Event) -> Vec<LiveItem> {
         let mut out = Vec::new();
         if let Some(epoch) = event.epoch {
-            if self.epoch.is_some_and(|known| epoch > known) {
+            // A reader that came in the middle may have seen no event of the lost owner, only its live text.
+            let taken_over = matches!(event.body, EventBody::RecoveryStarted(_));
+            if taken_over || self.epoch.is_some_and(|known| epoch > known) {
                 self.owner_changed(&mut out);
             }
             self.epoch = self.epoch.max(Some(epoch));

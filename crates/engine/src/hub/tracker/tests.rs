@@ -172,6 +172,15 @@ fn the_owner_may_change_before_the_log_has_anything_of_what_was_shown() {
     assert_eq!(tracker.live(delta(1, 5, "late")), None);
 }
 
+/// It came with a cursor: live text was there before any event.
+#[test]
+fn a_reader_that_saw_no_event_of_the_lost_owner_is_told_by_the_recovery() {
+    let mut tracker = LiveTracker::new();
+    assert!(tracker.live(delta(1, 0, "and lost")).is_some());
+    assert_eq!(tracker.event(&event(9, 2, recovery())), [superseded(0)]);
+    assert!(tracker.event(&event(10, 2, ended(0, 0))).is_empty());
+}
+
 #[test]
 fn a_retry_supersedes_the_attempt_before_it() {
     let mut tracker = begun();
