@@ -3,7 +3,7 @@
 use super::environment::{Machine, SimEnvironment, true_wall_ms};
 use super::executor::{Executor, Micros, Proc, WORLD};
 use super::ledger::Ledger;
-use super::network::Network;
+use super::network::{Link, Network};
 use super::peers::{SimPeers, Switchboard};
 use super::plan::{Fault, FaultKind, Plan, When, Which};
 use super::provider::SimProvider;
@@ -382,27 +382,19 @@ impl World {
             FaultKind::Pause(lasts) => self.pause(node, lasts),
             FaultKind::Drain { back } => self.drain(node, back),
             FaultKind::Cut(lasts) => {
-                self.network.link(node, |link| link.cut = true);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.cut = false);
-                });
+                self.spoil(node, lasts, move |link, on| link.cut = on);
             }
             FaultKind::Mute(lasts) => {
-                self.network.link(node, |link| link.mute = true);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.mute = false);
-                });
+                self.spoil(node, lasts, move |link, on| link.mute = on);
             }
             FaultKind::Slow { by, lasts } => {
-                self.network.link(node, |link| link.slow = by);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.slow = 0);
+                self.spoil(node, lasts, move |link, on| {
+                    link.slow = if on { by } else { 0 }
                 });
             }
             FaultKind::LateAnswers { by, lasts } => {
-                self.network.link(node, |link| link.late_answers = by);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.late_answers = 0);
+                self.spoil(node, lasts, move |link, on| {
+                    link.late_answers = if on { by } else { 0 }
                 });
             }
             FaultKind::SlowStore { by, lasts } => {
@@ -429,15 +421,11 @@ impl World {
                 }
             }
             FaultKind::Deaf(lasts) => {
-                self.network.link(node, |link| link.deaf = true);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.deaf = false);
-                });
+                self.spoil(node, lasts, move |link, on| link.deaf = on);
             }
             FaultKind::LateHints { by, lasts } => {
-                self.network.link(node, |link| link.late_hints = by);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.late_hints = 0);
+                self.spoil(node, lasts, move |link, on| {
+                    link.late_hints = if on { by } else { 0 }
                 });
             }
             FaultKind::WallJump(by_ms) => {
@@ -450,15 +438,25 @@ impl World {
                 self.later(lasts, |world| world.network.store_out(false));
             }
             FaultKind::BadWires(lasts) => {
-                self.network.link(node, |link| link.bad_wires = true);
-                self.later(lasts, move |world| {
-                    world.network.link(node, |link| link.bad_wires = false);
-                });
+                self.spoil(node, lasts, move |link, on| link.bad_wires = on);
             }
             FaultKind::DatabaseJump(by_ms) => {
                 self.clock.offset_ms.fetch_add(by_ms, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Makes something of a node's link wrong, and right again after so long.
+    fn spoil(
+        self: &Arc<Self>,
+        node: usize,
+        lasts: Micros,
+        set: impl Fn(&mut Link, bool) + Send + 'static,
+    ) {
+        self.network.link(node, |link| set(link, true));
+        self.later(lasts, move |world| {
+            world.network.link(node, |link| set(link, false));
+        });
     }
 
     fn later(self: &Arc<Self>, after: Micros, what: impl FnOnce(&Arc<Self>) + Send + 'static) {
