@@ -30,6 +30,8 @@ mod inbox;
 mod interrupts;
 #[path = "../it/leavings.rs"]
 mod leavings;
+#[path = "../it/lingering.rs"]
+mod lingering;
 #[path = "../it/moving.rs"]
 mod moving;
 #[path = "../it/nodes.rs"]
@@ -42,6 +44,8 @@ mod overflows;
 mod peer;
 #[path = "../it/permissions.rs"]
 mod permissions;
+#[path = "../it/reading.rs"]
+mod reading;
 #[path = "../it/recovery.rs"]
 mod recovery;
 #[path = "../it/riding.rs"]

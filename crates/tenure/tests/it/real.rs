@@ -211,7 +211,8 @@ fn real_a_terminated_run_leaves_the_session_to_others() {
     assert_eq!(out.stdout, "Recovered.\n");
 }
 
-/// Each time the model is asked, it asks for a command that kills the process that runs the session.
+/// Each time the model is asked, it asks for a command that kills the process that runs the session: above the
+/// guardian is what forked it, and that is a child of the process meant.
 const POISON: &str = r#"
 version = 1
 select = "history"
@@ -219,7 +220,7 @@ select = "history"
 when_request = "be good"
 part = [{ text = "I am good." }]
 [[turn]]
-part = [{ call = { name = "bash", input = { command = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)" } } }]
+part = [{ call = { name = "bash", input = { command = "n=$(cut -d' ' -f4 /proc/$PPID/stat); kill -9 $(cut -d' ' -f4 /proc/$n/stat)" } } }]
 "#;
 
 #[test]
