@@ -100,7 +100,8 @@ pub fn judge(
     }
 }
 
-/// Only a node that serves the place takes the session, unless it is just to be settled (R9).
+/// Only a node that serves the place takes the session, or the one it waits to be moved to, unless it is just to be
+/// settled (R9).
 fn judge_place(ledger: &Ledger, database: &Database, taking: &Taking) {
     let Taking {
         session,
@@ -110,7 +111,9 @@ fn judge_place(ledger: &Ledger, database: &Database, taking: &Taking) {
     let Ok(Some(row)) = database.session(session) else {
         return;
     };
+    let moves_here = |to| serves.check(to, &row.model).is_ok();
     if !row.cancelling
+        && !row.moving.as_ref().is_some_and(moves_here)
         && let Err(why) = serves.check(&row.location, &row.model)
     {
         let words = format!("{taker} took {session}, whose place it does not serve: {why}");
