@@ -267,7 +267,7 @@ pub async fn one_refused_append_harms_no_neighbour(w: World) {
         if n % 2 == 1 {
             append.fence = Some(Fence {
                 claim: ClaimId::from_bits(1),
-                epoch: 9,
+                epoch: 0,
                 owner: Incarnation::from_bits(1),
                 write_no: 0,
             });
