@@ -101,6 +101,24 @@ impl Serves {
         Ok(())
     }
 
+    /// As [`Serves::check`], of a session that may wait to be moved. Where its place is not served, whoever has the one
+    /// it moves to can settle what is open there, and carry the move out.
+    ///
+    /// # Errors
+    /// What the node lacks: of the new place, where there is one.
+    pub fn check_moving(
+        &self,
+        at: &Location,
+        to: Option<&Location>,
+        model: &ModelRef,
+    ) -> Result<(), Unserved> {
+        let here = self.check(at, model);
+        match to {
+            Some(to) if here.is_err() => self.check(to, model),
+            _ => here,
+        }
+    }
+
     fn check_place(&self, location: &Location) -> Result<(), Unserved> {
         let missing = location.requires.iter();
         let missing = missing.filter(|label| !self.labels.contains(label));

@@ -155,7 +155,7 @@ pub enum ProviderEvent {
 }
 
 impl ProviderEvent {
-    /// The event with the replacement character for every NUL: no store and no vendor takes one, wherever it stands.
+    /// The event with the replacement character for every NUL, wherever it stands ([`replace_nul`]).
     #[must_use]
     pub fn without_nul(mut self) -> Self {
         for text in self.texts().into_iter().flatten() {
@@ -196,8 +196,8 @@ impl ProviderEvent {
     }
 }
 
-/// Puts the replacement character where a NUL stands.
-pub(crate) fn replace_nul(text: &mut String) {
+/// Puts the replacement character where a NUL stands: no store and no vendor takes one.
+pub fn replace_nul(text: &mut String) {
     if text.contains('\0') {
         *text = text.replace('\0', "\u{fffd}");
     }

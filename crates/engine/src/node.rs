@@ -107,8 +107,8 @@ impl Node {
         self.life().lease.set(Duration::from_millis(deadline));
     }
 
-    /// Renews for ever; returns when `stop` is cancelled, or when the store has become a newer program's. After a fence it waits until nothing of the old life is
-    /// `living`, joins again as a new incarnation and calls `reborn`.
+    /// Renews for ever; returns when `stop` is cancelled, or when the store has become a newer program's. After a fence
+    /// it waits until nothing of the old life is `living`, joins again as a new incarnation and calls `reborn`.
     pub async fn keep(
         &self,
         stop: CancellationToken,

@@ -415,8 +415,8 @@ pub trait Store: Send + Sync + 'static {
     /// After [`AppendError::Unknown`]: locks the head and looks the ids up (R3). `Some`: the batch is durable.
     /// `None`: it is not in the log and never will be, for `write_no` was raised to that of
     /// [`Fence::given_up`], with which the owner goes on. Asking again gives the same answer, so a caller
-    /// dropped in here loses nothing. A batch without events is told by `write_no` alone. `Rewound`: the log lacks what was
-    /// confirmed before, and nothing is raised.
+    /// dropped in here loses nothing. A batch without events is told by `write_no` alone. `Rewound`: the log lacks what
+    /// was confirmed before, and nothing is raised.
     async fn resolve(
         &self,
         session: &SessionId,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tenure_core::event::body::{Location, Phase};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
+use tenure_core::placement::{Serves, Unserved};
 use tenure_core::usage::Usage;
 
 /// The state of a session, by one query (R4, P7): every session is in exactly one.
@@ -102,6 +103,19 @@ pub struct SessionRow {
 }
 
 impl SessionRow {
+    /// Where its tools will run: what waits to be carried out counts as done.
+    pub fn destination(&self) -> &Location {
+        self.moving.as_ref().unwrap_or(&self.location)
+    }
+
+    /// May a node that serves this have the session: at its place, or at the one it waits to be moved to?
+    ///
+    /// # Errors
+    /// What the node lacks.
+    pub fn check_served(&self, serves: &Serves) -> Result<(), Unserved> {
+        serves.check_moving(&self.location, self.moving.as_ref(), &self.model)
+    }
+
     /// What lists show of a session whose row cannot be read, and why: it must not hide the others.
     pub(crate) fn unreadable(id: SessionId, title: Option<String>, why: &str) -> Self {
         Self {

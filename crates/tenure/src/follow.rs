@@ -5,6 +5,7 @@ mod questions;
 mod signals;
 mod unserved;
 
+use crate::commands::show::each_event;
 use crate::exit::{CliError, CliResult, Kind};
 use crate::render::escape::safe_line;
 use crate::render::json::ErrorWords;
@@ -69,8 +70,6 @@ pub struct Follow<'a> {
     pub interactive: bool,
 }
 
-/// Events read at a time.
-const PAGE: usize = 1_024;
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -317,13 +316,14 @@ pub fn waits(session: &SessionId, reason: &str) -> String {
 /// # Errors
 /// The log cannot be read.
 pub async fn catch_up(store: &dyn Store, session: &SessionId, view: &mut View) -> CliResult {
-    loop {
-        let page = store.read(session, view.seen(), PAGE).await?;
-        page.events.iter().for_each(|event| view.event(event));
-        if page.events.is_empty() || view.seen() >= page.head {
-            return Ok(());
-        }
-    }
+    let Some(row) = store.session(session).await? else {
+        return Ok(());
+    };
+    each_event(store, &row, view.seen(), |event| {
+        view.event(&event);
+        Ok(())
+    })
+    .await
 }
 
 /// How a session ended for somebody who leaves after an interrupt: the work may be over already.

@@ -244,13 +244,7 @@ pub fn serves(config: &Config, scope: &Scope) -> Serves {
 /// # Errors
 /// What it lacks.
 pub fn served_here(config: &Config, row: &SessionRow) -> Result<(), Unserved> {
-    let serves = serves(config, &Scope::Asked);
-    let here = serves.check(&row.location, &row.model);
-    match &row.moving {
-        // It is moved by whoever has the place it moves to.
-        Some(to) if here.is_err() => serves.check(to, &row.model),
-        _ => here,
-    }
+    row.check_served(&serves(config, &Scope::Asked))
 }
 
 /// Why a session waits: nobody serves its location and its model, and a node of this process would not either. None

@@ -22,21 +22,28 @@ impl Waiting {
     fn event(&mut self, body: EventBody) {
         match body {
             EventBody::PermissionAsked(asked) => self.open.push(asked),
-            EventBody::PermissionAnswered(e) => self.settled(&e.message, &e.call),
-            EventBody::ToolFailed(e) => self.settled(&e.message, &e.call),
-            EventBody::ToolSucceeded(e) => self.settled(&e.message, &e.call),
             // A question is about a call of the open step, and goes with it; a fork leaves it to its parent.
             EventBody::StepStarted(_)
             | EventBody::StepEnded(_)
             | EventBody::StepFailed(_)
             | EventBody::SessionForked(_) => self.open.clear(),
-            _ => {}
+            body => {
+                if let Some(over) = settled(&body) {
+                    self.open
+                        .retain(|asked| (&asked.message, &asked.call) != over);
+                }
+            }
         }
     }
+}
 
-    fn settled(&mut self, message: &MessageId, call: &CallId) {
-        self.open
-            .retain(|asked| (&asked.message, &asked.call) != (message, call));
+/// The call whose question, if there is one, this event ends.
+pub fn settled(body: &EventBody) -> Option<(&MessageId, &CallId)> {
+    match body {
+        EventBody::PermissionAnswered(e) => Some((&e.message, &e.call)),
+        EventBody::ToolFailed(e) => Some((&e.message, &e.call)),
+        EventBody::ToolSucceeded(e) => Some((&e.message, &e.call)),
+        _ => None,
     }
 }
 

@@ -104,7 +104,8 @@ impl GuardianCommand {
     }
 }
 
-/// Becomes the guardian, or what forks guardians, and never returns, when this process was started as one; otherwise does nothing.
+/// Becomes the guardian, or what forks guardians, and never returns, when this process was started as one; otherwise
+/// does nothing.
 ///
 /// Call it first in `main`: before threads, runtimes and argument parsing.
 pub fn maybe_run() {

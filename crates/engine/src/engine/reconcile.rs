@@ -178,15 +178,6 @@ pub(super) async fn reconcile(shared: Arc<Shared>) {
     }
 }
 
-/// Does this node serve the session's place, or the one it waits to be moved to?
-fn may_have(shared: &Shared, row: &SessionRow) -> bool {
-    let serves = &shared.config.serves;
-    let places = std::iter::once(&row.location).chain(&row.moving);
-    places
-        .into_iter()
-        .any(|place| serves.check(place, &row.model).is_ok())
-}
-
 /// Sessions left to the node that comes first for them, and since when.
 #[derive(Debug, Default)]
 struct Left(BTreeMap<SessionId, u64>);
@@ -206,7 +197,7 @@ impl Left {
                 if running.contains_key(&row.id) {
                     // Just let go by a run that has not quite ended: that one looks again.
                     mine.push(row.id);
-                } else if row.cancelling || may_have(shared, &row) {
+                } else if row.cancelling || row.check_served(&shared.config.serves).is_ok() {
                     rows.push(row);
                 }
             }

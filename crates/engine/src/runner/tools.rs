@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::id::{CallId, MessageId, SessionId};
+use tenure_core::provider::replace_nul;
 use tenure_core::turn::{CallStatus, Effect, TurnState};
 use tenure_provider::Secret;
 use tenure_store::{AppendError, HookOp, ProcessId};
@@ -756,13 +757,9 @@ fn masked(secrets: &[Secret], text: String) -> String {
     })
 }
 
-fn non_empty(text: String) -> String {
-    // JSON and the store take no NUL; a tool of somebody else's may still print one.
-    let text = if text.contains('\0') {
-        text.replace('\0', "\u{fffd}")
-    } else {
-        text
-    };
+fn non_empty(mut text: String) -> String {
+    // A tool of somebody else's may still print one.
+    replace_nul(&mut text);
     if text.trim().is_empty() {
         "(no output)".to_owned()
     } else {

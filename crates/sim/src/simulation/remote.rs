@@ -348,7 +348,7 @@ impl RemoteStore {
                     }
                 }
                 Err(error) => {
-                    if let AppendError::StaleClaim { .. } = &error {
+                    if let AppendError::StaleClaim { .. } | AppendError::Rewound { .. } = &error {
                         self.judge_refusal(&append);
                     }
                     if let (AppendError::Unknown { .. }, Some(hook)) = (&error, hook) {

@@ -202,8 +202,6 @@ impl Screen {
     /// The next event of the log.
     pub fn event(&mut self, event: &Event) {
         if matches!(event.body, EventBody::SessionForked(_)) {
-            // The epochs of a fork are its own.
-            self.epoch = None;
             self.parts.clear();
             return;
         }

@@ -111,10 +111,8 @@ fn judge_place(ledger: &Ledger, database: &Database, taking: &Taking) {
     let Ok(Some(row)) = database.session(session) else {
         return;
     };
-    let moves_here = |to| serves.check(to, &row.model).is_ok();
     if !row.cancelling
-        && !row.moving.as_ref().is_some_and(moves_here)
-        && let Err(why) = serves.check(&row.location, &row.model)
+        && let Err(why) = row.check_served(serves)
     {
         let words = format!("{taker} took {session}, whose place it does not serve: {why}");
         ledger.violated("R9", words);

@@ -188,6 +188,7 @@ fn what_is_broken_at_an_edge_is_found() {
         "R1-no-fence",
         "R1-no-fence-write-no",
         "R3-hook-after-notify",
+        "R3-resolve-keeps-write-no",
         "R3-resolve-raises-again",
         "R7-takeover-of-live",
         "R11-adopt-keeps-epoch",

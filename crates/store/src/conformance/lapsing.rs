@@ -155,15 +155,22 @@ pub async fn a_node_that_resigns_is_not_charged_and_leaves_nothing_behind(w: Wor
     assert_eq!(row.attempts, 1);
 }
 
+/// A lease passes in which these renew, and the first of them watches.
+async fn watch_a_lease(w: &World, renewing: &[&Incarnation]) {
+    for _ in 0..6 {
+        w.backend.advance(TICK);
+        for node in renewing {
+            w.store.renew(node).await.unwrap();
+        }
+        w.store.reap(renewing[0]).await.unwrap();
+    }
+}
+
 pub async fn what_a_silent_node_started_is_given_its_lease_and_a_second(w: World) {
     let (session, _, _, _, _) = w.running().await;
     let observer = w.join().await;
     assert_eq!(w.store.reap(&observer).await.unwrap(), []);
-    for _ in 0..6 {
-        w.backend.advance(TICK);
-        w.store.renew(&observer).await.unwrap();
-        w.store.reap(&observer).await.unwrap();
-    }
+    watch_a_lease(&w, &[&observer]).await;
     w.backend.advance(TICK / 2);
     let dead = w.store.reap(&observer).await.unwrap();
     assert_eq!(dead.len(), 1, "its lease is over, and was watched");
@@ -177,12 +184,7 @@ pub async fn whoever_comes_waits_for_what_a_lost_owner_started(w: World) {
     // Both see that it lives; what one has not seen counts from when it hears of the loss.
     assert_eq!(w.store.reap(&later).await.unwrap(), []);
     assert_eq!(w.store.reap(&observer).await.unwrap(), []);
-    for _ in 0..6 {
-        w.backend.advance(TICK);
-        w.store.renew(&observer).await.unwrap();
-        w.store.renew(&later).await.unwrap();
-        w.store.reap(&observer).await.unwrap();
-    }
+    watch_a_lease(&w, &[&observer, &later]).await;
     w.backend.advance(TICK / 50);
     assert_eq!(w.store.reap(&observer).await.unwrap().len(), 1);
     let taken = w.acquire(&session, &observer).await;
@@ -208,11 +210,7 @@ pub async fn whoever_starts_something_has_waited_for_all_who_come(w: World) {
     let (session, _, _, _, message) = w.running().await;
     let observer = w.join().await;
     assert_eq!(w.store.reap(&observer).await.unwrap(), []);
-    for _ in 0..6 {
-        w.backend.advance(TICK);
-        w.store.renew(&observer).await.unwrap();
-        w.store.reap(&observer).await.unwrap();
-    }
+    watch_a_lease(&w, &[&observer]).await;
     w.backend.advance(TICK / 50);
     assert_eq!(w.store.reap(&observer).await.unwrap().len(), 1);
     let mut taken = w.acquire(&session, &observer).await;

@@ -66,7 +66,8 @@ pub(crate) fn acquire(
     Ok((Acquire::Acquired(tenure), Ran::Wrote))
 }
 
-/// Why a node may not run the session: it does not serve its location or cannot ask its model. Any node may settle an interrupted one (R9).
+/// Why a node may not run the session: it does not serve its location or cannot ask its model. Any node may settle an
+/// interrupted one (R9).
 fn unserved(
     rows: &impl Rows,
     head: &Head,

@@ -193,9 +193,14 @@ impl Head {
         rows.is_pending(self.sid, self.parked_through, false)
     }
 
+    /// Something may be at work until then, if not longer by what is known already.
+    pub(crate) fn be_quiet_until(&mut self, until: i64) {
+        self.quiet_until = self.quiet_until.max(Some(until));
+    }
+
     /// An owner was lost that may have left something running until then (R10).
     pub(crate) fn lose(&mut self, mut owner: LostOwner, until: i64) {
-        self.quiet_until = Some(self.quiet_until.map_or(until, |known| known.max(until)));
+        self.be_quiet_until(until);
         if self.lost.len() >= MOST_LOST {
             // One after the other, faster than a lease: whoever comes judges by none of their renewals.
             self.lost.clear();

@@ -29,8 +29,7 @@ pub(crate) fn run(work: &mut Work<'_, impl Rows>, op: &HookOp) -> Result<(), App
         HookOp::Quiet { ms } => {
             let length = i64::try_from(*ms).unwrap_or(i64::MAX / 4);
             let until = work.rows.lease_ms().saturating_add(length);
-            let before = work.head.quiet_until;
-            work.head.quiet_until = Some(before.map_or(until, |known| known.max(until)));
+            work.head.be_quiet_until(until);
             Ok(())
         }
         HookOp::EffectStart {

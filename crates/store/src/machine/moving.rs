@@ -38,13 +38,8 @@ impl Head {
         self.eligible(moving.seq).then_some(&moving.to)
     }
 
-    /// May a node have the session: does it serve its place, or the one it moves to? The old place may be gone, and
-    /// whoever has the new one can settle what is open and carry the move out.
+    /// May a node have the session: does it serve its place, or the one it moves to?
     pub(crate) fn check_served(&self, serves: &Serves) -> Result<(), Unserved> {
-        let here = serves.check(&self.location(), &self.model());
-        match self.goes_to() {
-            Some(to) if here.is_err() => serves.check(to, &self.model()),
-            _ => here,
-        }
+        serves.check_moving(&self.location(), self.goes_to(), &self.model())
     }
 }

@@ -9,7 +9,6 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::Phase;
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
-use tenure_core::model::ModelRef;
 
 /// The tables at one moment.
 pub(super) struct Queries<'a> {
@@ -71,10 +70,7 @@ impl Queries<'_> {
             title: head.title.clone(),
             location: head.location(),
             moving: head.goes_to().cloned(),
-            model: ModelRef {
-                provider: head.provider.clone(),
-                model: head.model.clone(),
-            },
+            model: head.model(),
             head: head.last(),
             epoch: head.epoch,
             state,

@@ -16,7 +16,6 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::Phase;
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
-use tenure_core::model::ModelRef;
 use tenure_core::placement::Serves;
 use tokio_postgres::Row;
 
@@ -152,6 +151,7 @@ fn session_row(row: &Row, nodes: &[Serves]) -> Result<SessionRow, ReadStop> {
     let parent = head.forked_from.as_deref();
     let parent = parent.map(|id| parse(id, SessionId::parse)).transpose()?;
     let (location, moving) = (head.location(), head.goes_to().cloned());
+    let model = head.model();
     Ok(SessionRow {
         cancelling: settles(&head),
         head: head.last(),
@@ -162,10 +162,7 @@ fn session_row(row: &Row, nodes: &[Serves]) -> Result<SessionRow, ReadStop> {
         title: head.title,
         location,
         moving,
-        model: ModelRef {
-            provider: head.provider,
-            model: head.model,
-        },
+        model,
         epoch: head.epoch,
         last_outcome: head.last_outcome,
         pending: head.pending,

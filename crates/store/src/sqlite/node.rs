@@ -1,13 +1,14 @@
 //! Nodes: who is alive, judged by a lock and by leases on the boot-time clock (R7, R13).
 
 use super::head::{labels_of, labels_text};
-use super::schema::newest;
+use super::schema::known;
 use super::tx::{Stop, Tx, first, int};
 use crate::api::{NodeInfo, Renewal};
 use crate::error::NodeError;
 use crate::machine::lapse::Suspect;
 use crate::machine::rows::{NodeFacts, NodeState, PROVEN_GONE};
 use rusqlite::{Connection, params};
+use std::path::Path;
 use tenure_core::id::Incarnation;
 use tenure_core::placement::Serves;
 
@@ -72,14 +73,9 @@ pub(super) fn join(tx: &Tx<'_>, node: &NodeInfo) -> Result<(), NodeStop> {
 /// R7: renewal requires *not dead*. It also looks whether this program still knows the file's schema: a newer one may
 /// have come meanwhile.
 pub(super) fn renew(tx: &Tx<'_>, incarnation: &Incarnation) -> Result<Renewal, NodeStop> {
-    let found: u32 = tx
-        .conn
-        .pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found > newest() {
-        let known = newest();
-        let reason = format!(
-            "the store has schema {found}, this version knows {known}: use a newer tenure; nothing was changed"
-        );
+    let path = Path::new(tx.conn.path().unwrap_or_default());
+    if let Err(newer) = known(tx.conn, path)? {
+        let reason = newer.to_string();
         return Err(Stop::Refused(NodeError::Outdated { reason }));
     }
     let barrier = if broken!(tx.switches, RenewWhenDead) {

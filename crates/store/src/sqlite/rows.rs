@@ -17,7 +17,6 @@ use tenure_core::event::EventBody;
 use tenure_core::event::body::Phase;
 use tenure_core::id::*;
 use tenure_core::inbox::PendingInput;
-use tenure_core::model::ModelRef;
 use tenure_core::placement::Serves;
 
 /// What tells the living from the dead while rows are read.
@@ -168,6 +167,7 @@ fn session_row(conn: &Connection, seen: Seen, now: &Now<'_>) -> Result<SessionRo
     let parent = parent.transpose().map_err(damaged)?;
     let head = seen.head;
     let (location, moving) = (head.location(), head.goes_to().cloned());
+    let model = head.model();
     Ok(SessionRow {
         cancelling: settles(&head),
         head: head.last(),
@@ -178,10 +178,7 @@ fn session_row(conn: &Connection, seen: Seen, now: &Now<'_>) -> Result<SessionRo
         title: head.title,
         location,
         moving,
-        model: ModelRef {
-            provider: head.provider,
-            model: head.model,
-        },
+        model,
         epoch: head.epoch,
         last_outcome: head.last_outcome,
         pending: head.pending,

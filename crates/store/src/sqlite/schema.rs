@@ -59,16 +59,21 @@ pub(super) fn inspect(conn: &Connection, path: &Path) -> Result<u32, OpenError> 
                 .to_owned(),
         });
     }
-    let found = pragma("user_version").map_err(failed)?;
+    known(conn, path).map_err(failed)?
+}
+
+/// The schema version of an open file, as long as this program knows it.
+pub(super) fn known(conn: &Connection, path: &Path) -> rusqlite::Result<Result<u32, OpenError>> {
+    let found: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let found = u32::try_from(found).unwrap_or(u32::MAX);
-    if found > newest() {
-        return Err(OpenError::Newer {
-            path: shown(),
-            found,
-            known: newest(),
-        });
+    if found <= newest() {
+        return Ok(Ok(found));
     }
-    Ok(found)
+    Ok(Err(OpenError::Newer {
+        path: path.display().to_string(),
+        found,
+        known: newest(),
+    }))
 }
 
 /// Brings an older file up to date. Two processes that race are serialised by the exclusive lock; the

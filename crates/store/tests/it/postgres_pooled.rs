@@ -2,6 +2,7 @@
 
 use crate::mutants::holds_on;
 use crate::postgres_backend::{Bare, place, reached};
+use crate::postgres_settings::{FLUSHES_SEEN, SEE_FLUSHES};
 use futures::StreamExt;
 use std::sync::Arc;
 use tenure_store::conformance::CASES;
@@ -78,20 +79,12 @@ async fn what_a_database_promises_less_than_a_flush_is_raised_in_each_transactio
     let url = place(&pooler.url(database.url()), "tenure");
     let store = PostgresStore::open(&url, Options::default()).unwrap();
     assert!(store.is_reduced());
-    database
-        .execute(
-            "CREATE TABLE tenure.seen(setting TEXT); \
-             CREATE FUNCTION tenure.see() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
-             INSERT INTO tenure.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
-             CREATE TRIGGER see AFTER INSERT ON tenure.event FOR EACH ROW EXECUTE FUNCTION tenure.see()",
-        )
-        .unwrap();
+    database.execute(SEE_FLUSHES).unwrap();
     let w = World::new(Box::new(Bare(store)));
     let session = w.create().await;
     w.admit(&session).await;
     let seen = |sql: &str| database.value(sql).unwrap();
-    let settings = "SELECT string_agg(DISTINCT setting, ',') FROM tenure.seen";
-    assert_eq!(seen(settings).as_deref(), Some("on"));
+    assert_eq!(seen(FLUSHES_SEEN).as_deref(), Some("on"));
     assert_eq!(
         seen("SHOW synchronous_commit").as_deref(),
         Some("off"),

@@ -149,6 +149,14 @@ async fn a_read_only_default_is_said_when_it_is_met() {
     w.write(&session, w.renamed("y")).await;
 }
 
+/// From then on the server notes what each append's commit waits for.
+pub const SEE_FLUSHES: &str = "CREATE TABLE tenure.seen(setting TEXT); \
+     CREATE FUNCTION tenure.see() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
+     INSERT INTO tenure.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+     CREATE TRIGGER see AFTER INSERT ON tenure.event FOR EACH ROW EXECUTE FUNCTION tenure.see()";
+/// All it has noted.
+pub const FLUSHES_SEEN: &str = "SELECT string_agg(DISTINCT setting, ',') FROM tenure.seen";
+
 /// Acknowledged means flushed, also after somebody told the running server otherwise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn real_a_server_that_is_told_to_flush_less_while_it_runs_flushes_for_us() {
@@ -160,20 +168,12 @@ async fn real_a_server_that_is_told_to_flush_less_while_it_runs_flushes_for_us()
     let store = open(&database).unwrap();
     let w = world(&store);
     let session = w.create().await;
-    database
-        .execute(
-            "CREATE TABLE tenure.seen(setting TEXT); \
-             CREATE FUNCTION tenure.see() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
-             INSERT INTO tenure.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
-             CREATE TRIGGER see AFTER INSERT ON tenure.event FOR EACH ROW EXECUTE FUNCTION tenure.see()",
-        )
-        .unwrap();
+    database.execute(SEE_FLUSHES).unwrap();
     tokio::task::block_in_place(|| cluster.set("synchronous_commit", "off")).unwrap();
     for n in 0..20 {
         w.write(&session, w.renamed(&n.to_string())).await;
     }
-    let settings = "SELECT string_agg(DISTINCT setting, ',') FROM tenure.seen";
-    let seen = database.value(settings).unwrap();
+    let seen = database.value(FLUSHES_SEEN).unwrap();
     assert_eq!(seen.as_deref(), Some("on"));
     let others = database.value("SHOW synchronous_commit").unwrap();
     assert_eq!(others.as_deref(), Some("off"), "what the server says");

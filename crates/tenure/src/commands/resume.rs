@@ -168,7 +168,7 @@ async fn limit(
 async fn can_run(config: &Config, store: &dyn Store, row: &SessionRow) -> CliResult {
     if !matches!(row.state, SessionState::Owned { .. }) {
         providers::check(config, &row.model)?;
-        let place = row.moving.as_ref().unwrap_or(&row.location);
+        let place = row.destination();
         if !Path::new(&place.directory).is_dir() {
             return Err(CliError::usage(format!(
                 "the session's folder {} is gone",

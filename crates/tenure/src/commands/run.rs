@@ -186,7 +186,7 @@ async fn target(asked: &Asked, args: &RunArgs) -> CliResult<Target> {
         None => row.model.clone(),
     };
     providers::check(config, &model)?;
-    let place = row.moving.as_ref().unwrap_or(&row.location);
+    let place = row.destination();
     if args.cwd.is_none() && !Path::new(&place.directory).is_dir() {
         return Err(
             CliError::usage(format!("the session's folder {} is gone", place.directory))

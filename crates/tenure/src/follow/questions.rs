@@ -1,6 +1,7 @@
 //! The permission questions of a session that are open, asked one after the other.
 
 use crate::ask::Asking;
+use crate::waiting::settled;
 use std::collections::VecDeque;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::{PermissionAnswer, PermissionAsked};
@@ -47,20 +48,15 @@ impl Questions {
 
     /// Learns from an event. True when the question on the screen was taken away by it.
     pub fn event(&mut self, body: &EventBody) -> bool {
-        match body {
-            EventBody::PermissionAsked(asked) if self.interactive => {
-                self.open.push_back(asked.clone());
-                false
-            }
-            EventBody::PermissionAnswered(e) => self.settled(&e.message, &e.call),
-            EventBody::ToolFailed(e) => self.settled(&e.message, &e.call),
-            EventBody::ToolSucceeded(e) => self.settled(&e.message, &e.call),
-            _ => false,
+        if let EventBody::PermissionAsked(asked) = body
+            && self.interactive
+        {
+            self.open.push_back(asked.clone());
         }
-    }
-
-    fn settled(&mut self, message: &MessageId, call: &CallId) -> bool {
-        let same = |q: &PermissionAsked| &q.message == message && &q.call == call;
+        let Some(over) = settled(body) else {
+            return false;
+        };
+        let same = |q: &PermissionAsked| (&q.message, &q.call) == over;
         self.open.retain(|q| !same(q));
         let shown = self.asking.as_ref().is_some_and(|(q, _)| same(q));
         if shown {

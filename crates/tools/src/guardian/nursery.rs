@@ -48,23 +48,19 @@ impl Slot {
         env_remove: &[String],
         streams: &Streams,
     ) -> Option<(u32, u64)> {
-        let wanted = Wanted {
-            program: command.program.clone(),
-            args: command.args.clone(),
-            env_remove: env_remove.to_vec(),
-        };
+        let wanted = Wanted::of(command, env_remove);
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot
             .as_ref()
             .is_none_or(|nursery| nursery.made_as != wanted)
         {
             *slot = None;
-            *slot = Nursery::start(&wanted).ok();
+            *slot = Nursery::start(wanted.clone()).ok();
         }
         // One that was killed between two calls shows when it is asked, and is replaced.
         if slot.as_ref()?.ask(dir, streams).is_err() {
             *slot = None;
-            *slot = Nursery::start(&wanted).ok();
+            *slot = Nursery::start(wanted).ok();
             slot.as_ref()?.ask(dir, streams).ok()?;
         }
         // From here on a guardian may hold the streams, whatever becomes of the answer.
@@ -79,12 +75,31 @@ impl Slot {
     }
 }
 
-/// What a nursery was started with: a call that needs something else needs another one.
-#[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+/// What a nursery, or a guardian without one, is started with: a call that needs something else needs another nursery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
     program: PathBuf,
     args: Vec<OsString>,
     env_remove: Vec<String>,
+}
+
+impl Wanted {
+    pub(super) fn of(command: &GuardianCommand, env_remove: &[String]) -> Self {
+        Self {
+            program: command.program.clone(),
+            args: command.args.clone(),
+            env_remove: env_remove.to_vec(),
+        }
+    }
+
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).envs(super::open_files_before());
+        for name in &self.env_remove {
+            command.env_remove(name);
+        }
+        command
+    }
 }
 
 #[derive(Debug)]
@@ -95,29 +110,20 @@ struct Nursery {
 }
 
 impl Nursery {
-    fn start(wanted: &Wanted) -> io::Result<Self> {
+    fn start(wanted: Wanted) -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        let mut command = Command::new(&wanted.program);
-        command
-            .args(&wanted.args)
+        let child = wanted
+            .command()
             .arg(NURSERY_ARG)
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .envs(super::open_files_before());
-        for name in &wanted.env_remove {
-            command.env_remove(name);
-        }
-        let child = command.spawn()?;
+            .spawn()?;
         Ok(Self {
-            made_as: Wanted {
-                program: wanted.program.clone(),
-                args: wanted.args.clone(),
-                env_remove: wanted.env_remove.clone(),
-            },
+            made_as: wanted,
             socket,
             child,
         })

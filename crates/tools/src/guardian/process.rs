@@ -139,20 +139,15 @@ fn start(
     env_remove: &[String],
     streams: &nursery::Streams,
 ) -> io::Result<Child> {
-    let mut command = Command::new(&guardian.program);
+    let mut command = Command::from(nursery::Wanted::of(guardian, env_remove).command());
     command
-        .args(&guardian.args)
         // The open directory, not its name: the name may lead elsewhere by now.
         .current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))
         .stdin(nursery::handed(&streams.orders)?)
         .stdout(nursery::handed(&streams.reports)?)
         .stderr(nursery::handed(&streams.output)?)
         .kill_on_drop(false)
-        .envs(super::open_files_before());
-    for name in env_remove {
-        command.env_remove(name);
-    }
-    command.spawn()
+        .spawn()
 }
 
 fn identify(child: &Child) -> Result<(u32, u64), StartError> {

@@ -57,8 +57,7 @@ pub(super) async fn moved(
     store: &dyn Store,
     row: &SessionRow,
 ) -> CliResult<Option<Location>> {
-    // What waits to be carried out counts as done.
-    let place = row.moving.as_ref().unwrap_or(&row.location);
+    let place = row.destination();
     let directory = match &args.cwd {
         Some(_) => asked.cwd.to_string_lossy().into_owned(),
         None => place.directory.clone(),
