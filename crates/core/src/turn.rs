@@ -310,6 +310,16 @@ impl OpenStep {
         })
     }
 
+    /// Does this call wait for the answer to its permission question?
+    pub fn asks(&self, call: &CallId) -> bool {
+        self.calls().any(|open| {
+            open.call == *call
+                && open.asked
+                && open.answer.is_none()
+                && open.status != CallStatus::Settled
+        })
+    }
+
     /// Has this attempt a durable, complete local call? Then its partial output stays (design §7): the
     /// tool may have begun. A hosted call does not count: the provider ran it and nothing of ours refers to it.
     pub fn attempt_called(&self, attempt: u32) -> bool {

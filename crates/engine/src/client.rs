@@ -451,10 +451,11 @@ impl Client {
         Ok(())
     }
 
-    /// Answers a permission question; the first answer counts, and the same answer again is that one.
+    /// Answers a permission question; the first answer counts, and the same answer again is that one. Only an answer
+    /// that comes before its call is settled is stored (R11).
     ///
     /// # Errors
-    /// `AlreadyAnswered` when another answer came first.
+    /// `AlreadyAnswered` when another answer came first, `NotAsked` when the call does not wait for one.
     pub async fn answer(
         &self,
         session: &SessionId,
@@ -478,17 +479,38 @@ impl Client {
                 by: by.to_owned(),
             },
         );
-        match self.append(session, None, vec![event], Vec::new()).await {
-            Ok(_) => {
-                self.reach.hint_later(session);
-                Ok(())
+        let mut state = crate::load::load(self.store.as_ref(), session).await?.state;
+        loop {
+            let step = state.turn.step.as_ref();
+            let waits = step.is_some_and(|step| step.message == *message && step.asks(call));
+            // Where nothing waits, it may still be the answer that was given before.
+            let seen = HookOp::HeadAt {
+                seq: state.cursor.filter(|_| waits),
+            };
+            let appended = self
+                .append(session, None, vec![event.clone()], vec![seen])
+                .await;
+            match appended {
+                Ok(_) => {
+                    self.reach.hint_later(session);
+                    return Ok(());
+                }
+                Err(EngineError::Append(AppendError::Conflict { .. })) => {
+                    return Err(EngineError::AlreadyAnswered {
+                        session: session.clone(),
+                    });
+                }
+                Err(EngineError::Append(AppendError::HeadMoved { .. })) if waits => {
+                    crate::load::catch_up(self.store.as_ref(), session, &mut state).await?;
+                }
+                Err(EngineError::Append(AppendError::HeadMoved { .. })) => {
+                    return Err(EngineError::NotAsked {
+                        session: session.clone(),
+                        call: call.clone(),
+                    });
+                }
+                Err(error) => return Err(error),
             }
-            Err(EngineError::Append(AppendError::Conflict { .. })) => {
-                Err(EngineError::AlreadyAnswered {
-                    session: session.clone(),
-                })
-            }
-            Err(error) => Err(error),
         }
     }
 

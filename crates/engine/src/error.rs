@@ -1,6 +1,6 @@
 //! Errors of the engine, by what the caller can do.
 
-use tenure_core::id::{MessageId, SessionId};
+use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_store::{AppendError, NodeError, ReadError};
 
 /// Why an operation of the engine failed.
@@ -18,11 +18,22 @@ pub enum EngineError {
     /// A setting cannot work.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
-    /// The question was answered before, or its call is settled.
+    /// The question was answered before.
     #[error("session {session}: that question is already answered")]
     AlreadyAnswered {
         /// The session.
         session: SessionId,
+    },
+    /// Nothing waits for this answer: the call is settled, or was never asked about.
+    #[error(
+        "session {session}: no question about call {call} waits (any more): it is settled, or was never asked; nothing \
+         was stored. Look at what it asks now"
+    )]
+    NotAsked {
+        /// The session.
+        session: SessionId,
+        /// The call.
+        call: CallId,
     },
     /// The input's id was used before, with another content: this one was not admitted.
     #[error(

@@ -72,6 +72,12 @@ pub enum HookOp {
     },
     /// `active` → `safe`; a `cancelling` claim stays `cancelling`.
     Leave,
+    /// What is appended was decided on the log up to this seq, which must still be its head, else `HeadMoved`. With
+    /// none it is only said again: what is not in the log yet is refused.
+    HeadAt {
+        /// The head that was seen.
+        seq: Option<u64>,
+    },
     /// The input must still be pending and eligible, else `InboxChanged`. Goes with its `input.promoted`.
     Promote {
         /// The input.

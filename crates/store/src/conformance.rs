@@ -66,6 +66,7 @@ macro_rules! conformance_cases {
             dropping::a_refused_append_drops_its_hook_unrun,
             hooking::enter_and_leave_move_the_phase,
             hooking::promotion_takes_each_input_once,
+            hooking::what_was_decided_on_an_older_log_is_refused,
             hooking::release_looks_at_the_inbox,
             hooking::effects_are_recorded_once_and_end,
             hooking::a_replaced_attachment_refuses_late_work,

@@ -41,6 +41,12 @@ pub enum AppendError {
         /// The session.
         session: SessionId,
     },
+    /// Others wrote since this was decided: read on and decide again.
+    #[error("session {session}: its log went on; decide again")]
+    HeadMoved {
+        /// The session.
+        session: SessionId,
+    },
     /// A release found eligible input: go on.
     #[error("session {session} has more to do; not released")]
     NotIdle {

@@ -57,6 +57,8 @@ mutations! {
     ResolveRaisesAgain = "R3-resolve-raises-again", "tenure-store conformance::resolving_again_says_the_same";
     /// A write that was given up looks like one that happened.
     ResolveLooksDone = "R3-resolve-looks-done", "tenure-store conformance::a_write_without_events_is_resolved_either_way";
+    /// What was decided on an older log is stored all the same: an answer to a call that is settled.
+    OldHeadDecides = "R11-old-head-decides", "tenure-store conformance::what_was_decided_on_an_older_log_is_refused";
     /// An input that is gone or rests is promoted all the same.
     NoCasPromote = "R2-no-cas-promote", "tenure-store conformance::promotion_takes_each_input_once";
     /// Starts pass while an interrupt is settled.

@@ -296,6 +296,9 @@ impl Follow<'_> {
             Err(tenure_engine::EngineError::AlreadyAnswered { .. }) => {
                 view.aside("somebody else answered that question first");
             }
+            Err(tenure_engine::EngineError::NotAsked { .. }) => {
+                view.aside("that question is over: its call was settled before the answer came");
+            }
             Err(error) => return Err(error.into()),
         }
         self.ask(state, view);

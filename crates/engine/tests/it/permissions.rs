@@ -70,6 +70,32 @@ async fn once_lets_this_call_run_and_the_first_answer_wins() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_call_that_is_settled_is_refused_and_not_stored() {
+    let bed = bed(1);
+    let engine = bed.engine().await;
+    let (session, admission, message, call) = asked(&bed, &engine).await;
+    let client = bed.client();
+    client.interrupt(&session, None, "me").await.unwrap();
+    outcome(&engine, &session, &admission).await;
+    engine.idle().await;
+    let never = CallId::new("never");
+    for (call, answer) in [
+        (&call, PermissionAnswer::Once),
+        (&call, PermissionAnswer::No { note: None }),
+        (&never, PermissionAnswer::Once),
+    ] {
+        let late = client.answer(&session, &message, call, answer, "you").await;
+        let named = EngineError::NotAsked {
+            session: session.clone(),
+            call: call.clone(),
+        };
+        assert_eq!(late, Err(named));
+    }
+    assert_eq!(bed.count(&session, "permission.answered").await, 0);
+    bed.assert_at_rest(&session).await;
+}
+
+#[tokio::test]
 async fn no_is_told_to_the_model_with_the_words_of_the_user() {
     let bed = bed(1);
     let engine = bed.engine().await;

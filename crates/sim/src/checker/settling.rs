@@ -22,6 +22,8 @@ pub(super) struct Call {
     was_started: bool,
     /// The provider runs it.
     hosted: bool,
+    /// A question about it waits for an answer.
+    asks: bool,
 }
 
 impl Call {
@@ -46,6 +48,7 @@ impl Step {
             EventBody::ToolFailed(e) => self.settled(&e.call, Some(e.failure), event.epoch, out),
             EventBody::BlockRecorded(e) => self.part(e.part, out),
             EventBody::PermissionAsked(e) => self.asked(&e.call, out),
+            EventBody::PermissionAnswered(e) => self.answered(&e.call, out),
             _ => {}
         }
     }
@@ -57,6 +60,7 @@ impl Step {
             stage: Stage::Streaming,
             was_started: false,
             hosted: false,
+            asks: false,
         };
         let before = self.calls.insert(e.call.clone(), call);
         out.unless(before.is_none(), Promise::AlwaysSendable, || {
@@ -87,6 +91,7 @@ impl Step {
                     stage: Stage::Called,
                     was_started: false,
                     hosted: e.executed,
+                    asks: false,
                 };
                 self.calls.insert(e.call.clone(), call);
             }
@@ -166,10 +171,23 @@ impl Step {
     fn asked(&mut self, id: &CallId, out: &mut Findings) {
         let waits = self
             .calls
-            .get(id)
-            .is_some_and(|call| call.stage == Stage::Called);
-        out.unless(waits, Promise::Order, || {
+            .get_mut(id)
+            .filter(|call| call.stage == Stage::Called)
+            .map(|call| call.asks = true);
+        out.unless(waits.is_some(), Promise::Order, || {
             format!("a question about call {id}, which does not wait to be started")
+        });
+    }
+
+    /// Whoever answered was told that it counts (R11).
+    fn answered(&mut self, id: &CallId, out: &mut Findings) {
+        let call = self.calls.get_mut(id);
+        let counts = call.is_some_and(|call| {
+            let open = call.stage == Stage::Called;
+            std::mem::take(&mut call.asks) && open
+        });
+        out.unless(counts, Promise::HonestEffects, || {
+            format!("an answer to a question about call {id}, which did not wait for it")
         });
     }
 }

@@ -79,8 +79,6 @@ impl Turns {
                 self.compaction = None;
                 self.step = None;
             }
-            // Anybody may answer at any time; an answer that comes too late counts for nothing.
-            EventBody::PermissionAnswered(_) => {}
             EventBody::SessionQuarantined(_) => self.nothing_open("a quarantine", out),
             EventBody::RecoveryStarted(_) => {
                 if let Some(step) = &mut self.step {

@@ -141,6 +141,7 @@ fn shows_in(mutation: Mutation) -> Option<Scenario> {
         | M::ContinuationNotDerived => Some(Scenario::Crashes),
         M::AcquireWhenDraining
         | M::HandOverUntested
+        | M::OldHeadDecides
         | M::HandOverKeepsEpoch
         | M::WaitingStepSettled => Some(Scenario::Drains),
         M::NoSelfFence | M::RenewalMeasuredLate | M::ChildrenOutliveNode | M::RenewWhenDead => {

@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::api::*;
+use tenure_core::event::NewEvent;
 use tenure_core::event::body::*;
 use tenure_core::id::*;
 
@@ -42,6 +43,39 @@ pub async fn enter_and_leave_move_the_phase(w: World) {
         (claim.assistant_message_id, claim.assistant_seq),
         (None, None)
     );
+}
+
+pub async fn what_was_decided_on_an_older_log_is_refused(w: World) {
+    let session = w.create().await;
+    let renamed = |title: &str| {
+        w.event(SessionRenamed {
+            title: title.to_owned(),
+            automatic: false,
+        })
+    };
+    let append = async |event: &NewEvent, seq: Option<u64>| {
+        let mut append = Append::unfenced(session.clone(), vec![event.clone()]);
+        append.ops = vec![HookOp::HeadAt { seq }];
+        w.store.append(append).await
+    };
+    let moved = AppendError::HeadMoved {
+        session: session.clone(),
+    };
+    let seen = w.store.session(&session).await.unwrap().unwrap().head;
+    let (one, two) = (renamed("one"), renamed("two"));
+    let first = append(&one, Some(seen)).await.unwrap();
+    assert_eq!((first.head, first.duplicate), (seen + 1, false));
+    for wrong in [Some(seen), Some(seen + 2), None] {
+        assert_eq!(append(&two, wrong).await.unwrap_err(), moved, "{wrong:?}");
+    }
+    let row = w.store.session(&session).await.unwrap().unwrap();
+    assert_eq!((row.head, row.title.as_deref()), (seen + 1, Some("one")));
+    // What is in the log already is the same wherever its head is by now.
+    for any in [Some(seen), None] {
+        let again = append(&one, any).await.unwrap();
+        assert_eq!((again.events[0].seq, again.duplicate), (seen + 1, true));
+    }
+    append(&two, Some(seen + 1)).await.unwrap();
 }
 
 pub async fn promotion_takes_each_input_once(w: World) {

@@ -19,6 +19,7 @@ pub(crate) fn run(work: &mut Work<'_, impl Rows>, op: &HookOp) -> Result<(), App
     }
     match op {
         HookOp::Enter { message } => enter(work, message.as_ref()),
+        HookOp::HeadAt { seq } => head_at(work, *seq),
         HookOp::Leave => leave(work),
         HookOp::Promote { input } => promote(work, input),
         HookOp::Release {
@@ -83,13 +84,17 @@ pub(crate) fn run(work: &mut Work<'_, impl Rows>, op: &HookOp) -> Result<(), App
 fn needs_fence(op: &HookOp) -> bool {
     !matches!(
         op,
-        HookOp::Unquarantine | HookOp::Unpark | HookOp::ReplaceAttachment { .. }
+        HookOp::HeadAt { .. }
+            | HookOp::Unquarantine
+            | HookOp::Unpark
+            | HookOp::ReplaceAttachment { .. }
     )
 }
 
 fn name(op: &HookOp) -> &'static str {
     match op {
         HookOp::Enter { .. } => "Enter",
+        HookOp::HeadAt { .. } => "HeadAt",
         HookOp::Leave => "Leave",
         HookOp::Promote { .. } => "Promote",
         HookOp::Release { .. } => "Release",
@@ -106,6 +111,15 @@ fn name(op: &HookOp) -> &'static str {
         HookOp::Unquarantine => "Unquarantine",
         HookOp::Unpark => "Unpark",
     }
+}
+
+fn head_at(work: &Work<'_, impl Rows>, seq: Option<u64>) -> Result<(), AppendStop> {
+    if (seq.is_some() && seq == work.before) || broken!(work.rows.switches(), OldHeadDecides) {
+        return Ok(());
+    }
+    Err(Stop::Refused(AppendError::HeadMoved {
+        session: work.head.id.clone(),
+    }))
 }
 
 fn enter(work: &mut Work<'_, impl Rows>, message: Option<&MessageId>) -> Result<(), AppendStop> {

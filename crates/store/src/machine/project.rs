@@ -20,6 +20,8 @@ pub(crate) struct Work<'a, R: Rows> {
     pub(crate) rows: &'a R,
     /// The row as it becomes.
     pub(crate) head: Head,
+    /// The head before this append.
+    pub(crate) before: Option<u64>,
     /// The generation before this append (R14).
     pub(crate) generation: u64,
     /// Under a fence?
@@ -36,6 +38,7 @@ impl<'a, R: Rows> Work<'a, R> {
     pub(crate) fn new(rows: &'a R, head: Head, fenced: bool, replay: bool) -> Self {
         Self {
             rows,
+            before: head.head,
             generation: head.generation,
             head,
             fenced,

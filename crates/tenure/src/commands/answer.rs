@@ -51,6 +51,15 @@ pub async fn run(cx: &Context, global: &Global, args: &AnswerArgs) -> CliResult 
                     .hint(format!("`tenure log {}` has the answer", row.id)),
             );
         }
+        Err(EngineError::NotAsked { .. }) => {
+            return Err(CliError::failed(
+                "that question was over before the answer came: its call is settled, and the answer counts for nothing",
+            )
+            .hint(format!(
+                "`tenure log {}` says how it ended, `tenure answer {}` what it asks now",
+                row.id, row.id
+            )));
+        }
         Err(error) => return Err(error.into()),
     }
     if args.json {
