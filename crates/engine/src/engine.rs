@@ -9,6 +9,7 @@ pub(crate) mod stopped;
 mod successors;
 
 use crate::client::Client;
+use crate::complaint::Complaint;
 use crate::config::{Asked, EngineConfig, Scope};
 use crate::error::EngineError;
 use crate::hub::{Hub, LiveItem};
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     running_count: watch::Sender<usize>,
     /// Whatever of this node could still do something.
     pub living: Living,
+    /// What is said while the store refuses writes.
+    pub unwritten: Arc<Complaint>,
     /// What sessions left behind when they let go of their calls.
     pub behind: Behind,
     look: Notify,
@@ -269,6 +272,7 @@ impl Engine {
             running_count: watch::Sender::new(0),
             living: Living::default(),
             behind: Behind::default(),
+            unwritten: Arc::default(),
             look: Notify::new(),
             bereaved: Notify::new(),
             results: broadcast::channel(64).0,

@@ -171,7 +171,9 @@ impl Node {
             answer = self.store.renew(&life.incarnation) => Some(answer),
             () = env.sleep(patience) => None,
         };
-        if let (Some(Ok(_)), Some(away_ms)) = (&answer, self.away.over(env.boot_ms())) {
+        if let Some(Ok(_)) = &answer
+            && let Some(away_ms) = self.away.over(env.boot_ms())
+        {
             tracing::warn!(away_ms, "the store takes renewals again");
         }
         match answer {

@@ -106,7 +106,7 @@ pub(crate) async fn own(shared: &Arc<Shared>, session: &SessionId) -> Result<Own
         session.clone(),
         tenure.fence.clone(),
     )
-    .patient_until(life.fenced.clone());
+    .patient_until(life.fenced.clone(), shared.unwritten.clone());
     let mut tenure = tenure;
     if is_for_alone(shared, &tenure) {
         match let_go_alone(shared, session, &writer).await? {

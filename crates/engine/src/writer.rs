@@ -5,6 +5,7 @@
 //! [`TurnState`], moves `write_no` on, and only then gives the slot back. When there is no commit, whoever
 //! is there takes the slot back: the caller, or, if it was dropped, the next one that wants to write.
 
+use crate::complaint::Complaint;
 use crate::environment::{Environment, facts};
 use crate::load;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,6 +85,8 @@ impl Memory {
 
 /// The first wait for a store that is away; each wait is twice the one before, up to sixteen times this.
 const RETRY_FIRST: Duration = Duration::from_millis(25);
+/// From this try on, most of a second behind the first, people are told.
+const TOLD_FROM: u32 = 5;
 
 /// A batch with its ids, to be tried until the store says what became of it.
 struct Write {
@@ -150,8 +153,16 @@ pub(crate) struct Writer {
     /// The last append whose caller was dropped.
     abandoned: Arc<watch::Sender<Option<Cell>>>,
     memory: Arc<Memory>,
-    /// A store that is away is waited for until this.
-    patience: Option<CancellationToken>,
+    patience: Option<Patience>,
+}
+
+/// How an owner waits for a store that is away.
+#[derive(Clone)]
+struct Patience {
+    /// Until this.
+    fenced: CancellationToken,
+    /// What is said of it, one for all sessions of a process.
+    unwritten: Arc<Complaint>,
 }
 
 impl Writer {
@@ -178,21 +189,34 @@ impl Writer {
 
     /// Waits for a store that cannot be written until `fenced`: an outage shorter than the lease is only a delay.
     #[must_use]
-    pub fn patient_until(mut self, fenced: CancellationToken) -> Self {
-        self.patience = Some(fenced);
+    pub fn patient_until(mut self, fenced: CancellationToken, unwritten: Arc<Complaint>) -> Self {
+        self.patience = Some(Patience { fenced, unwritten });
         self
     }
 
-    /// Before another try at a store that was away, the `n`-th: false when this owner's time is up.
-    async fn may_try_again(&self, n: u32) -> bool {
-        let Some(fenced) = &self.patience else {
+    /// Before another try at a store that was away with `error`, the `n`-th: false when this owner's time is up.
+    async fn may_try_again(&self, n: u32, error: &AppendError) -> bool {
+        let Some(patience) = &self.patience else {
             return false;
         };
+        if n >= TOLD_FROM && patience.unwritten.again(self.env.boot_ms()) {
+            tracing::warn!(session = %self.session, %error, "the store refuses writes; what runs waits for it");
+        }
         let wait = RETRY_FIRST.saturating_mul(1 << n.min(4));
         tokio::select! {
             biased;
-            () = fenced.cancelled() => false,
+            () = patience.fenced.cancelled() => false,
             () = self.env.sleep(wait) => true,
+        }
+    }
+
+    /// The store took a write, at the `n`-th try.
+    fn written(&self, n: u32) {
+        if n >= TOLD_FROM
+            && let Some(patience) = &self.patience
+            && let Some(away_ms) = patience.unwritten.over(self.env.boot_ms())
+        {
+            tracing::warn!(away_ms, "the store takes writes again");
         }
     }
 
@@ -233,7 +257,9 @@ impl Writer {
         while slot.unresolved.is_some() {
             match self.resolve(&mut slot).await {
                 Ok(_) => break,
-                Err(error) if is_away(&error) && self.may_try_again(tries).await => tries += 1,
+                Err(error) if is_away(&error) && self.may_try_again(tries, &error).await => {
+                    tries += 1;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -263,11 +289,12 @@ impl Writer {
         loop {
             let (result, back) = self.try_once(slot, &write).await;
             let (Err(error), Some(kept)) = (&result, back) else {
+                self.written(tries);
                 return result.map(Some);
             };
             // Nothing was written, or nobody knows yet: the same events under the same ids, or not at all.
             slot = kept;
-            if !is_away(error) || !self.may_try_again(tries).await {
+            if !is_away(error) || !self.may_try_again(tries, error).await {
                 return result.map(Some);
             }
             tries += 1;
@@ -286,7 +313,9 @@ impl Writer {
     ) -> Result<Option<Committed>, AppendError> {
         loop {
             match self.resolve(slot).await {
-                Err(error) if is_away(&error) && self.may_try_again(*tries).await => *tries += 1,
+                Err(error) if is_away(&error) && self.may_try_again(*tries, &error).await => {
+                    *tries += 1;
+                }
                 other => return other,
             }
         }

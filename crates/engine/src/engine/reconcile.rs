@@ -147,10 +147,13 @@ pub(super) async fn reconcile(shared: Arc<Shared>) {
         let (found, next) = match look(&shared, &mut left).await {
             Ok(seen) => {
                 shared.looked_ms.store(env.boot_ms(), Ordering::Release);
-                if let Some(away_ms) = unread.over(env.boot_ms()) {
+                // Without a look nothing is known of the store.
+                if seen.is_some()
+                    && let Some(away_ms) = unread.over(env.boot_ms())
+                {
                     tracing::warn!(away_ms, "the reconciler reads the store again");
                 }
-                seen
+                seen.unwrap_or_default()
             }
             Err(error) => {
                 if unread.again(env.boot_ms()) {
@@ -234,13 +237,14 @@ impl Left {
     }
 }
 
-/// One pass. How many rows it looked at, and how soon to look again, when that is before the poll.
+/// One pass. How many rows it looked at, and how soon to look again, when that is before the poll; none when there
+/// was nothing to look for.
 async fn look(
     shared: &Arc<Shared>,
     left: &mut Left,
-) -> Result<(usize, Option<Duration>), EngineError> {
+) -> Result<Option<(usize, Option<Duration>)>, EngineError> {
     if shared.draining() || !shared.node.may_start() {
-        return Ok((0, None));
+        return Ok(None);
     }
     if shared.config.scope == Scope::Any {
         let rows = shared.store.claimable(PASS).await?;
@@ -250,10 +254,13 @@ async fn look(
             wake(shared, session);
         }
         let again = others.then(|| Duration::from_millis(STAND_OFF_MS / 2));
-        return Ok((found, again));
+        return Ok(Some((found, again)));
     }
     let incarnation = shared.node.life().incarnation;
     let asked: Vec<SessionId> = shared.asked().iter().cloned().collect();
+    if asked.is_empty() {
+        return Ok(None);
+    }
     let (found, mut waiting) = (asked.len(), false);
     for session in asked {
         let row = shared.store.session(&session).await?;
@@ -271,5 +278,5 @@ async fn look(
         }
     }
     // A session asked for here and held by another: notice at once when that one dies.
-    Ok((found, waiting.then(|| Duration::from_millis(100))))
+    Ok(Some((found, waiting.then(|| Duration::from_millis(100)))))
 }

@@ -1,6 +1,7 @@
 //! A node whose lease could end stops by itself, loses nothing, and comes back (R7, R8).
 
 use crate::fakes::*;
+use crate::heard::Heard;
 use crate::support::*;
 use crate::weather::{Sky, Weather};
 use std::sync::Arc;
@@ -100,6 +101,71 @@ async fn an_outage_shorter_than_the_lease_is_only_a_delay() {
     assert_eq!(bed.count(&session, "attempt.started").await, 1);
     assert_eq!(bed.count(&session, "step.failed").await, 0);
     assert_eq!(bed.count(&session, "recovery.started").await, 0);
+}
+
+#[tokio::test]
+async fn a_store_that_renews_and_takes_no_writes_is_complained_of_until_it_does() {
+    let heard = Heard::listen();
+    let gate = Gate::shut();
+    let bed = Bed::new([Play::Gated(
+        half("half"),
+        gate.clone(),
+        text(" whole").split_off(1),
+    )]);
+    let (engine, sky) = under_weather(&bed).await;
+    let session = bed.session().await;
+    let admission = bed.admit(&session, Prompt::steer("hi")).await;
+    bed.until(&session, "fragment.chunk").await;
+    let first = engine.incarnation();
+    sky.full.store(true, Ordering::SeqCst);
+    gate.open();
+    let refuses = "the store refuses writes";
+    eventually("the complaint", async || heard.times(refuses) > 0).await;
+    sky.take_asked();
+    let mut tries = 0;
+    eventually("more tries", async || {
+        tries += sky.take_asked().get("append").copied().unwrap_or(0);
+        tries >= 3
+    })
+    .await;
+    sky.full.store(false, Ordering::SeqCst);
+    let ended = engine.outcome(&session, &admission.input, Some(admission.seq));
+    assert_eq!(ended.await.unwrap(), Outcome::Succeeded);
+    engine.idle().await;
+    assert_eq!(engine.incarnation(), first);
+    assert_eq!(heard.times(refuses), 1, "every ten seconds at most");
+    assert_eq!(heard.times("the store takes writes again"), 1);
+    assert_eq!(heard.times("not renewed"), 0);
+}
+
+#[tokio::test]
+async fn an_outage_is_told_once_and_its_end_when_it_is_over() {
+    let heard = Heard::listen();
+    let bed = Bed::new([]);
+    let (engine, sky) = under_weather(&bed).await;
+    let first = engine.incarnation();
+    eventually("a renewal", async || sky.take_asked().contains_key("renew")).await;
+    sky.away.store(true, Ordering::SeqCst);
+    let stops = "stopping all work";
+    eventually("the fence", async || heard.times(stops) > 0).await;
+    // Several more renewals fail, and whoever is fenced looks at nothing.
+    let mut renewals = 0;
+    eventually("renewals that fail", async || {
+        renewals += sky.take_asked().get("renew").copied().unwrap_or(0);
+        renewals >= 5
+    })
+    .await;
+    for over in ["takes renewals again", "reads the store again"] {
+        assert_eq!(heard.times(over), 0, "it is away: {over}");
+    }
+    assert_eq!(heard.times("lease not renewed"), 1);
+    sky.away.store(false, Ordering::SeqCst);
+    eventually("a new life", async || engine.incarnation() != first).await;
+    for over in ["takes renewals again", "reads the store again"] {
+        eventually(over, async || heard.times(over) == 1).await;
+    }
+    assert_eq!(heard.times("the reconciler cannot read the store"), 1);
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test]

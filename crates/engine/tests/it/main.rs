@@ -13,6 +13,7 @@ mod failures;
 mod fakes;
 mod fencing;
 mod handing;
+mod heard;
 mod inbox;
 mod interrupts;
 mod leavings;

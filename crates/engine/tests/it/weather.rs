@@ -16,6 +16,8 @@ use tokio::sync::watch;
 pub struct Sky {
     /// Every call fails.
     pub away: AtomicBool,
+    /// No append is taken: there is no room for one.
+    pub full: AtomicBool,
     /// The owner cannot look at what it holds.
     pub blind: AtomicBool,
     /// A newer program has changed what is under it.
@@ -34,7 +36,8 @@ impl Sky {
     fn is_fair(&self, what: &'static str) -> bool {
         *self.asked.lock().unwrap().entry(what).or_default() += 1;
         let blind = self.blind.load(Ordering::SeqCst) && matches!(what, "held" | "claim_phase");
-        !(blind || self.away.load(Ordering::SeqCst))
+        let full = self.full.load(Ordering::SeqCst) && what == "append";
+        !(blind || full || self.away.load(Ordering::SeqCst))
     }
 
     /// How often each method was called since the last time.

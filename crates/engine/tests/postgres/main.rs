@@ -24,6 +24,8 @@ mod fakes;
 mod fencing;
 #[path = "../it/handing.rs"]
 mod handing;
+#[path = "../it/heard.rs"]
+mod heard;
 #[path = "../it/inbox.rs"]
 mod inbox;
 #[path = "../it/interrupts.rs"]
