@@ -6,7 +6,7 @@ use crate::support::*;
 use crate::weather::{Sky, Weather};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_core::event::body::*;
 use tenure_engine::*;
 
@@ -148,7 +148,16 @@ async fn an_outage_is_told_once_and_its_end_when_it_is_over() {
     sky.away.store(true, Ordering::SeqCst);
     let stops = "stopping all work";
     eventually("the fence", async || heard.times(stops) > 0).await;
-    // Several more renewals fail, and whoever is fenced looks at nothing.
+    let fenced = Instant::now();
+    eventually(
+        "a pass of the reconciler, which looks at nothing",
+        async || {
+            let ago = engine.service().health().looked_ms_ago;
+            u128::from(ago) < fenced.elapsed().as_millis()
+        },
+    )
+    .await;
+    // Several more renewals fail.
     let mut renewals = 0;
     eventually("renewals that fail", async || {
         renewals += sky.take_asked().get("renew").copied().unwrap_or(0);
