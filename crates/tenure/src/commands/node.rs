@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use tenure_core::SessionId;
 use tenure_engine::{Approvals, Engine, Scope};
-use tenure_store::{SessionState, Store};
+use tenure_store::{ReadError, SessionState, Store};
 
 /// How often a node looks whether it is still needed.
 const LOOK: Duration = Duration::from_millis(500);
@@ -40,19 +40,30 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
         );
     }
     let mut signals = Signals::new()?;
-    let store = tokio::select! {
-        store = store::wait_for(&config) => store?,
-        _ = signals.next() => return Ok(()),
-    };
     let clustered = matches!(config.store.value, StoreUrl::Postgres(_));
-    let node = node::start(&config, store.clone(), &role).await?;
+    let (store, node) = loop {
+        let store = tokio::select! {
+            store = store::wait_for(&config) => store?,
+            _ = signals.next() => return Ok(()),
+        };
+        match node::start(&config, store.clone(), &role).await {
+            Ok(node) => break (store, node),
+            // It went away in between.
+            Err(error) if clustered && is_away(store.as_ref()).await => {
+                notice(&format!("{}; trying again", safe_line(&error.message)));
+                tokio::time::sleep(LOOK).await;
+            }
+            Err(error) => return Err(error),
+        }
+    };
     told(&node, &role);
     for session in &waiting_for {
         node.run(session);
     }
+    let mut ended = Ok(());
     tokio::select! {
         result = unneeded(&node, store.as_ref(), &waiting_for, (args.alone, clustered)), if args.until_idle => {
-            result?;
+            ended = result.map_err(CliError::from);
         }
         why = node.outdated() => {
             return Err(CliError::failed(why).hint("nothing more is written by this process; start the newer version"));
@@ -64,7 +75,13 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
             }
         }
     }
-    leave(&node, &mut signals).await
+    leave(&node, &mut signals).await?;
+    ended
+}
+
+/// Does the store not answer now?
+async fn is_away(store: &dyn Store) -> bool {
+    matches!(store.health().await, Err(ReadError::Unavailable { .. }))
 }
 
 /// Hands over at safe boundaries; a second signal hands over at once.
@@ -206,39 +223,55 @@ async fn drained(engine: &Engine, store: &dyn Store) {
     }
 }
 
-/// Waits until nothing runs here, nothing could, and nobody holds what was handed over. What a node of a cluster
-/// holds is in good hands: should that one die, the others take it.
+/// Waits until nothing runs here, nothing could, and nobody holds what was handed over. A store that does not answer is
+/// asked again: what this process was left with would be nobody's.
 async fn unneeded(
     engine: &Engine,
     store: &dyn Store,
     waiting_for: &[SessionId],
     (alone, clustered): (bool, bool),
-) -> CliResult {
+) -> Result<(), ReadError> {
     loop {
         tokio::time::sleep(LOOK).await;
         if engine.running() > 0 {
             engine.idle().await;
             continue;
         }
-        let mut busy = !alone && !store.claimable(1).await?.is_empty();
-        for session in waiting_for {
-            let Some(row) = store.session(session).await? else {
-                continue;
-            };
-            busy |= match &row.state {
-                SessionState::Owned { owner, .. } if clustered => {
-                    let nodes = super::nodes::all(store).await?;
-                    let owner = nodes.iter().find(|node| &node.incarnation == owner);
-                    !owner.is_some_and(tenure_engine::takes)
-                }
-                SessionState::Owned { .. }
-                | SessionState::Waiting { .. }
-                | SessionState::Claimable { .. } => true,
-                _ => false,
-            };
-        }
-        if !busy && engine.running() == 0 {
-            return Ok(());
+        match is_needed(store, waiting_for, (alone, clustered)).await {
+            Ok(false) if engine.running() == 0 => return Ok(()),
+            Ok(_) => {}
+            Err(error @ ReadError::Unavailable { .. }) => {
+                tracing::debug!(%error, "what is left to do cannot be read");
+            }
+            Err(error) => return Err(error),
         }
     }
+}
+
+/// Is there something to do for whoever comes, or is one of these sessions in no good hands? What a node of a cluster
+/// holds is in good ones: should that one die, the others take it.
+async fn is_needed(
+    store: &dyn Store,
+    waiting_for: &[SessionId],
+    (alone, clustered): (bool, bool),
+) -> Result<bool, ReadError> {
+    let mut needed = !alone && !store.claimable(1).await?.is_empty();
+    for session in waiting_for {
+        let Some(row) = store.session(session).await? else {
+            continue;
+        };
+        needed |= match &row.state {
+            SessionState::Owned { owner, .. } if clustered => {
+                // Nodes that cannot be read now are read later.
+                let nodes = store.nodes().await.unwrap_or_default();
+                let owner = nodes.iter().find(|node| &node.incarnation == owner);
+                !owner.is_some_and(tenure_engine::takes)
+            }
+            SessionState::Owned { .. }
+            | SessionState::Waiting { .. }
+            | SessionState::Claimable { .. } => true,
+            _ => false,
+        };
+    }
+    Ok(needed)
 }

@@ -1,6 +1,8 @@
 //! Background nodes: `--detach`, and a terminal that closes.
 
+use crate::nodes::Cluster;
 use crate::support::*;
+use tenure_testbed::postgres::{Cluster as Server, Options, Stop};
 
 const WAITS: &str = r#"
 version = 1
@@ -114,4 +116,44 @@ fn real_a_node_knows_what_a_trusted_project_configures() {
         .to_owned();
     place.wait_for_event(&session, "execution.succeeded");
     nodes_gone(&place);
+}
+
+/// What was left to work on its own is nobody's when its process ends.
+#[test]
+fn real_a_background_node_outlives_an_outage_of_its_database() {
+    if tenure_testbed::postgres::shared_or_skip().is_none() {
+        return;
+    }
+    let server = Server::start(&Options::disposable()).unwrap();
+    let place = Place::new(WAITS);
+    // The lease ends soon.
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    let lease = "[lease]\nrenew_ms = 200\nduration_ms = 2000\nmargin_ms = 800\n";
+    place.write_config(&format!("{config}\n{lease}"));
+    let cluster = Cluster {
+        place,
+        database: server.database().unwrap(),
+    };
+    let mut detach = cluster.command(&["run", "go", "--detach"]);
+    detach.env("TENURE_LOG", "tenure=debug");
+    let out = finish(detach.spawn().unwrap()).exits(0);
+    let session = out.stdout.trim().to_owned();
+    wait_for_file(&cluster.place.path("project/started"));
+    server.stop(Stop::Fast).unwrap();
+    let log = cluster.place.path("home/.local/state/tenure/node.log");
+    let told = |what: &str| std::fs::read_to_string(&log).unwrap().matches(what).count();
+    cluster.until("its fence", || told("stopping all work") > 0);
+    // Nothing runs in it now, and it looks at a store that is away.
+    let looks = "what is left to do cannot be read";
+    cluster.until("looks at a store that is away", || told(looks) >= 2);
+    cluster.place.write("project/go", "");
+    server.start_again().unwrap();
+    cluster.until("its answer", || {
+        let log = cluster.lines(&["log", &session, "--json"]);
+        log.iter().any(|e| e["type"] == "execution.succeeded")
+    });
+    // And then it ends, as it was told to.
+    cluster.until("the node's end", || {
+        cluster.lines(&["nodes", "--json"]).is_empty()
+    });
 }
