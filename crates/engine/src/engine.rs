@@ -1,6 +1,7 @@
 //! The engine of one process: a node with a reconciler, and the sessions it runs.
 
 pub(crate) mod board;
+pub(crate) mod leftovers;
 pub(crate) mod living;
 mod orphans;
 pub(crate) mod rank;
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     /// What sessions left behind when they let go of their calls.
     pub behind: Behind,
     look: Notify,
+    /// Something may be left of calls that are over, and whoever knew is gone.
+    pub left: Notify,
     /// Nodes died: what they held is looked at right away.
     bereaved: Notify,
     results: broadcast::Sender<(SessionId, Owned)>,
@@ -274,6 +277,7 @@ impl Engine {
             behind: Behind::default(),
             unwritten: Arc::default(),
             look: Notify::new(),
+            left: Notify::new(),
             bereaved: Notify::new(),
             results: broadcast::channel(64).0,
             looked_ms,
@@ -293,6 +297,7 @@ impl Engine {
         env.spawn(Box::pin(reconcile::keep_claims(shared.clone())));
         env.spawn(Box::pin(reconcile::suspect(shared.clone())));
         env.spawn(Box::pin(reconcile::reconcile(shared.clone())));
+        env.spawn(Box::pin(leftovers::look_after(shared.clone())));
         let last = Arc::new(LastHandle(shared.clone()));
         Ok(Self {
             shared,

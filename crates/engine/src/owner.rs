@@ -8,6 +8,8 @@ pub(crate) mod isolation;
 
 use crate::engine::Shared;
 use crate::engine::board::Standing;
+use crate::engine::leftovers;
+use crate::engine::stopped::Trace;
 use crate::error::{DrainError, EngineError};
 use crate::load;
 use crate::node::Life;
@@ -24,7 +26,7 @@ use tenure_core::claim::{ISOLATE_FROM, MAX_ATTEMPTS};
 use tenure_core::error::SessionError;
 use tenure_core::event::body::*;
 use tenure_core::event::{Event, EventBody};
-use tenure_core::id::{Incarnation, MessageId, SessionId};
+use tenure_core::id::{CallId, Incarnation, MessageId, SessionId};
 use tenure_core::message::Entry;
 use tenure_core::session::SessionState;
 use tenure_core::turn::settle::{Cause, settle};
@@ -307,12 +309,12 @@ async fn quiet(
     // What this node said last itself, for others: what it stopped is waited for here until it is gone.
     let own_word =
         tenure.taken_from.is_none() && shared.behind.was_told(session, tenure.fence.epoch);
-    if (goes_on && (tenure.quiet_ms == 0 || own_word)) || broken!(shared.config, SpawnNotDelayed) {
+    let nothing = tenure.quiet_ms == 0 && tenure.left.is_empty();
+    if (goes_on && (nothing || own_word)) || broken!(shared.config, SpawnNotDelayed) {
         return Ok(Quiet::clear());
     }
     let store = shared.store.as_ref();
-    let left = store.effects(session).await?;
-    if left.is_empty() && tenure.quiet_ms > 0 {
+    if tenure.left.is_empty() && tenure.quiet_ms > 0 {
         // Nothing was at work when the owner was lost; but the one before may have been lost too, and its traces
         // are gone with its settlement.
         let from = tenure.head.checked_sub(RECENT);
@@ -322,18 +324,16 @@ async fn quiet(
             return Ok(Quiet::clear());
         }
     }
-    let env = shared.config.env.clone();
-    let lease = shared.config.lease;
     if tenure.lost.is_empty() {
         // An owner's own word, by the store's clock: one that was set back does not lengthen it.
-        let longest = (lease + LOCK_DELAY).as_millis() as u64;
+        let longest = (shared.config.lease + LOCK_DELAY).as_millis() as u64;
         let tenure = Tenure {
             quiet_ms: tenure.quiet_ms.min(longest),
             ..tenure.clone()
         };
-        return Ok(Quiet::after(env, session, &tenure, lease, left));
+        return Ok(Quiet::after(shared, session, &tenure));
     }
-    Ok(Quiet::after(env, session, tenure, lease, left))
+    Ok(Quiet::after(shared, session, tenure))
 }
 
 /// The log cannot be folded, or its settlement is refused each time: an operational write that runs no
@@ -368,11 +368,19 @@ impl Runner {
                 .iter()
                 .any(|e| matches!(e.as_ref(), Entry::Input { id, .. } if id == input))
         };
+        let here = self.left_calls();
+        // What ran inside a process that is known to be gone is over; anything else is looked for.
+        let started = |message: &MessageId, call: &CallId| {
+            let mut rows = tenure.left.iter();
+            rows.find(|row| &row.message == message && &row.call == call)
+                .is_some_and(|row| row.process.is_some() || tenure.quiet_ms > 0)
+        };
         let takeover = recover::Takeover {
             config: &self.shared.config,
             session: &self.session,
             tenure,
             pending: &pending,
+            left: &|message, call| started(message, call) || is_of(&here, message, call),
             done: &consumed,
         };
         let recovered = recover::settle_takeover(&self.writer, &takeover).await?;
@@ -527,15 +535,17 @@ impl Runner {
         match what {
             Settlement::Interrupt => {
                 let own = self.own_inputs().await?;
-                let quiet = self.left_behind();
-                recover::settle_interrupt(&self.writer, &own, op_of(quiet)).await?;
+                let (quiet, here) = (self.left_behind(), self.left_calls());
+                let left = |message: &MessageId, call: &CallId| is_of(&here, message, call);
+                recover::settle_interrupt(&self.writer, &own, &left, op_of(quiet)).await?;
                 self.said(quiet);
                 Ok(())
             }
             Settlement::Shutdown => {
                 let (op, to) = self.hand_over_op().await;
-                let quiet = op_of(self.left_behind());
-                recover::settle_shutdown(&self.writer, &self.session, quiet, op).await?;
+                let (quiet, here) = (op_of(self.left_behind()), self.left_calls());
+                let left = |message: &MessageId, call: &CallId| is_of(&here, message, call);
+                recover::settle_shutdown(&self.writer, &self.session, &left, quiet, op).await?;
                 self.tell_successor(to).await;
                 Ok(())
             }
@@ -562,6 +572,13 @@ impl Runner {
             .filter(|_| !broken!(self.shared.config, SpawnNotDelayed))
     }
 
+    /// The calls of which something may be at work yet. Their rows stay, and go when nothing is.
+    pub(crate) fn left_calls(&self) -> Vec<Trace> {
+        let left = self.tools.left();
+        leftovers::see_to(&self.shared, &self.session, &left);
+        left
+    }
+
     /// Others were told to wait. This node knows better, unless it waits itself for what another left.
     fn said(&self, quiet: Option<Duration>) {
         if let Some(quiet) = quiet
@@ -575,7 +592,7 @@ impl Runner {
     async fn settle_failed(&self, error: &SessionError) -> Result<(), DrainError> {
         let error = error.clone();
         let own = self.own_inputs().await?;
-        let quiet = self.left_behind();
+        let (quiet, here) = (self.left_behind(), self.left_calls());
         self.writer
             .append_with(move |turn| {
                 let mut events: Vec<EventBody> = settle(turn, &Cause::Failed(error.clone()));
@@ -583,7 +600,8 @@ impl Runner {
                 if let Some(execution) = turn.execution.clone() {
                     events.push(ExecutionFailed { execution, error }.into());
                 }
-                let mut ops = recover::end_effects(turn);
+                let left = |message: &MessageId, call: &CallId| is_of(&here, message, call);
+                let mut ops = recover::end_effects(turn, &left);
                 ops.extend(op_of(quiet));
                 // The terminal itself parks what waits (R4); without one, nothing else would.
                 ops.push(HookOp::Release {
@@ -621,10 +639,17 @@ impl Runner {
             handed_over: false,
             quiet_ms: 0,
             lost: Vec::new(),
+            left: Vec::new(),
             fence,
         };
         self.recover(&tenure).await.map(|_| ())
     }
+}
+
+/// Is the call one of these?
+pub(crate) fn is_of(left: &[Trace], message: &MessageId, call: &CallId) -> bool {
+    left.iter()
+        .any(|trace| &trace.message == message && &trace.call == call)
 }
 
 /// Tells whoever takes the session next.

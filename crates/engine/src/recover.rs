@@ -11,7 +11,7 @@ use tenure_core::claim::{
 use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
-use tenure_core::id::{MessageId, SessionId};
+use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_core::turn::settle::{Cause, settle};
 use tenure_core::turn::{CallStatus, TurnState};
 use tenure_store::{HookOp, Tenure};
@@ -34,9 +34,14 @@ pub(crate) struct Takeover<'a> {
     pub tenure: &'a Tenure,
     /// The waiting inputs that Tenure itself wrote.
     pub pending: &'a [MessageId],
+    /// May something of the call be at work yet?
+    pub left: Left<'a>,
     /// Is the input in the conversation?
     pub done: &'a (dyn Fn(&MessageId) -> bool + Sync),
 }
+
+/// Whether something of a call may be at work yet.
+pub(crate) type Left<'a> = &'a (dyn Fn(&MessageId, &CallId) -> bool + Sync);
 
 /// Settles what the log says is open and decides what follows. One commit.
 pub(crate) async fn settle_takeover(
@@ -60,6 +65,7 @@ fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovere
         session,
         tenure,
         pending,
+        left,
         done,
     } = takeover;
     let decision = recover(tenure.phase, turn, tenure.attempts, tenure.charged);
@@ -80,7 +86,7 @@ fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovere
     if broken!(config, RecoveryForgetsTools) {
         events.retain(|event| !matches!(event, EventBody::ToolFailed(_)));
     }
-    let mut ops = end_effects(turn);
+    let mut ops = end_effects(turn, *left);
     if !turn.at_boundary() {
         ops.push(HookOp::Leave);
     }
@@ -147,23 +153,29 @@ fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovere
 
 /// Settles an interrupt this owner was told of: everything open, the execution, the claim. One commit.
 /// `own` are the pending inputs that Tenure itself wrote: they go with the execution they belonged to (R9).
-/// `quiet` says what its calls left behind.
+/// `left` are the calls that left something behind, and `quiet` says for how long.
 pub(crate) async fn settle_interrupt(
     writer: &Writer,
     own: &[MessageId],
+    left: Left<'_>,
     quiet: Option<HookOp>,
 ) -> Result<(), DrainError> {
     writer
-        .append_with(|turn| Some(interrupt_batch(turn, own, quiet)))
+        .append_with(|turn| Some(interrupt_batch(turn, own, left, quiet)))
         .await?;
     Ok(())
 }
 
-fn interrupt_batch(turn: &TurnState, own: &[MessageId], quiet: Option<HookOp>) -> Batch {
+fn interrupt_batch(
+    turn: &TurnState,
+    own: &[MessageId],
+    left: Left<'_>,
+    quiet: Option<HookOp>,
+) -> Batch {
     let mut events = settle(turn, &Cause::Interrupted);
     events.extend(own.iter().map(cancelled));
     events.extend(interrupted(turn, InterruptReason::User));
-    let mut ops = end_effects(turn);
+    let mut ops = end_effects(turn, left);
     ops.extend(quiet);
     ops.push(RELEASE);
     Batch::settle(events, ops)
@@ -174,11 +186,12 @@ fn interrupt_batch(turn: &TurnState, own: &[MessageId], quiet: Option<HookOp>) -
 pub(crate) async fn settle_shutdown(
     writer: &Writer,
     session: &SessionId,
+    left: Left<'_>,
     quiet: Option<HookOp>,
     hand_over: HookOp,
 ) -> Result<(), DrainError> {
     writer
-        .append_with(|turn| Some(shutdown_batch(turn, session, quiet, hand_over)))
+        .append_with(|turn| Some(shutdown_batch(turn, session, left, quiet, hand_over)))
         .await?;
     Ok(())
 }
@@ -186,11 +199,12 @@ pub(crate) async fn settle_shutdown(
 fn shutdown_batch(
     turn: &TurnState,
     session: &SessionId,
+    left: Left<'_>,
     quiet: Option<HookOp>,
     hand_over: HookOp,
 ) -> Batch {
     let mut events = settle(turn, &Cause::Shutdown);
-    let mut ops = end_effects(turn);
+    let mut ops = end_effects(turn, left);
     if let Some(step) = &turn.step {
         let input = continuation_id(session, step.message.as_str());
         events.push(synthetic(&input, CONTINUATION_AFTER_SHUTDOWN));
@@ -240,8 +254,8 @@ pub(crate) fn cancelled(input: &MessageId) -> EventBody {
     .into()
 }
 
-/// Removes the effect rows of every call the settlement closes.
-pub(crate) fn end_effects(turn: &TurnState) -> Vec<HookOp> {
+/// Removes the effect rows of the calls the settlement closes, but of those that left something.
+pub(crate) fn end_effects(turn: &TurnState, left: Left<'_>) -> Vec<HookOp> {
     let Some(step) = &turn.step else {
         return Vec::new();
     };
@@ -251,6 +265,7 @@ pub(crate) fn end_effects(turn: &TurnState) -> Vec<HookOp> {
             message: step.message.clone(),
             call: call.call.clone(),
             generation: None,
+            left: left(&step.message, &call.call),
         })
         .collect()
 }

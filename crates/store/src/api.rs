@@ -125,8 +125,8 @@ pub enum HookOp {
         /// The process.
         process: ProcessId,
     },
-    /// The call is settled: removes the effect row, if any. With a generation given, a mismatch is
-    /// `StaleAttachment`: the work was done for a location that has been replaced.
+    /// The call is settled: removes the effect row, if any, unless something is `left`. With a generation given, a
+    /// mismatch is `StaleAttachment`: the work was done for a location that has been replaced.
     EffectEnd {
         /// The step's message.
         message: MessageId,
@@ -134,6 +134,20 @@ pub enum HookOp {
         call: CallId,
         /// The attachment generation the work ran under; none when recovery settles it.
         generation: Option<u64>,
+        /// Something of the call may be at work yet: the row stays, so that whoever comes next finds it, until
+        /// [`HookOp::EffectGone`].
+        left: bool,
+    },
+    /// Nothing of a settled call is at work any more: removes its effect row if that is still the one that was looked
+    /// at. Needs no tenure, for whoever settled the call may have let go, or be lost. With the last row goes what its
+    /// owner said ([`HookOp::Quiet`]), unless an owner was lost.
+    EffectGone {
+        /// The step's message.
+        message: MessageId,
+        /// The call.
+        call: CallId,
+        /// Its process as the row has it.
+        process: Option<ProcessId>,
     },
     /// Raises the attachment's generation from `from` to `from + 1`, else `StaleAttachment`.
     ReplaceAttachment {
@@ -317,6 +331,8 @@ pub struct Tenure {
     pub quiet_ms: u64,
     /// Whom [`Tenure::quiet_ms`] is about, as far as the store keeps it.
     pub lost: Vec<LostOwner>,
+    /// The session's effect rows: what calls started that are open, or were settled before it was known to be gone.
+    pub left: Vec<EffectRow>,
 }
 
 /// An owner that was lost without a proof that what it had started is over (R10).
@@ -485,6 +501,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Effect rows of the session.
     async fn effects(&self, session: &SessionId) -> Result<Vec<EffectRow>, ReadError>;
+
+    /// Effect rows of calls that are over and left something, in sessions that nobody owns or in steps that have
+    /// ended, at most `limit`: what may be ended by anybody who can, whoever takes the session next.
+    async fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError>;
 
     /// Stops what runs (R5).
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError>;

@@ -69,6 +69,8 @@ macro_rules! conformance_cases {
             hooking::what_was_decided_on_an_older_log_is_refused,
             hooking::release_looks_at_the_inbox,
             hooking::effects_are_recorded_once_and_end,
+            hooking::an_effect_row_outlives_its_settlement_until_nothing_is_left,
+            hooking::what_a_call_left_is_of_its_session_alone,
             hooking::a_replaced_attachment_refuses_late_work,
             hooking::quarantine_ends_the_claim_until_released,
             hooking::a_failed_operation_undoes_the_events_beside_it,

@@ -113,6 +113,8 @@ mutations! {
     SilenceByStoreClock = "R7-silence-by-store-clock", "tenure-store machine::lapse::tests::a_watched_lease_and_a_moment_are_enough_whatever_the_stores_clock_says";
     /// Whether what a lost owner started is over is judged by the store's clock alone.
     QuietByStoreClock = "R10-quiet-by-store-clock", "tenure-store machine::lapse::tests::a_clock_that_jumps_ahead_ends_no_quiet_time";
+    /// A settlement removes the effect row of a call that left something at work.
+    EffectForgotten = "R10-effect-forgotten", "tenure-store conformance::an_effect_row_outlives_its_settlement_until_nothing_is_left";
     /// A refused append in a batch takes its neighbours along.
     RefusalHarmsBatch = "R12-refusal-harms-batch", "tenure-store conformance::one_refused_append_harms_no_neighbour";
     /// A known event id is appended again.

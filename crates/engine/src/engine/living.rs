@@ -22,6 +22,13 @@ impl Living {
         *self.0.borrow() > 0
     }
 
+    /// Waits until nothing lives.
+    pub async fn over(&self) {
+        let mut count = self.0.subscribe();
+        // The sender lives in self.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+
     /// Waits so long until nothing lives; false when something still does.
     pub async fn gone(&self, env: &dyn Environment, within: Duration) -> bool {
         let mut count = self.0.subscribe();

@@ -129,6 +129,7 @@ pub(super) async fn suspect(shared: Arc<Shared>) {
             Ok(dead) => {
                 tracing::warn!(?dead, "nodes are gone");
                 shared.bereaved.notify_one();
+                shared.left.notify_one();
             }
             Err(error) => tracing::debug!(%error, "cannot look for nodes that died"),
         }

@@ -4,9 +4,11 @@
 use super::living::{Alive, Living};
 use crate::environment::Environment;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tenure_core::id::SessionId;
+use tenure_core::id::{CallId, MessageId, SessionId};
+use tenure_tools::AtWork;
 use tokio_util::sync::CancellationToken;
 
 /// A group of calls that was stopped.
@@ -68,6 +70,7 @@ impl Behind {
             living: Living::default(),
             since_ms: None,
             before,
+            traces: Vec::new(),
         }
     }
 
@@ -88,6 +91,40 @@ impl Behind {
     }
 }
 
+/// What one call started, as far as it may be at work yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
+    pub message: MessageId,
+    pub call: CallId,
+    own: Living,
+    /// Whatever else waits for it: the node, and the calls that are stopped with it.
+    others: [Living; 2],
+    seen_to: Arc<AtomicBool>,
+}
+
+impl Trace {
+    /// For whatever runs the call: it counts as left as long as somebody keeps this.
+    pub fn at_work(&self) -> AtWork {
+        let others = self.others.each_ref().map(Living::begin);
+        AtWork::new((self.own.begin(), others))
+    }
+
+    /// May something of it be at work?
+    pub fn some(&self) -> bool {
+        self.own.some()
+    }
+
+    /// Waits until nothing of it is.
+    pub async fn over(&self) {
+        self.own.over().await;
+    }
+
+    /// True once: whoever asks first sees to its end.
+    pub fn is_for_me(&self) -> bool {
+        !self.seen_to.swap(true, Ordering::AcqRel)
+    }
+}
+
 /// Calls of one session that are stopped together.
 pub(crate) struct Group {
     behind: Behind,
@@ -97,12 +134,28 @@ pub(crate) struct Group {
     living: Living,
     since_ms: Option<u64>,
     before: Vec<Stopped>,
+    /// Of the calls of this group, and of those before it that left something.
+    traces: Vec<Trace>,
 }
 
 impl Group {
-    /// A call begins; it is at work until the guard is dropped.
-    pub fn begin(&self) -> Alive {
-        self.living.begin()
+    /// A call begins; it is at work until the guard is dropped. What it starts is at work by its trace.
+    pub fn begin(&mut self, message: &MessageId, call: &CallId, node: &Living) -> (Alive, Trace) {
+        let trace = Trace {
+            message: message.clone(),
+            call: call.clone(),
+            own: Living::default(),
+            others: [node.clone(), self.living.clone()],
+            seen_to: Arc::default(),
+        };
+        self.traces.push(trace.clone());
+        (self.living.begin(), trace)
+    }
+
+    /// The calls of which something may be at work.
+    pub fn left(&self) -> Vec<Trace> {
+        let traces = self.traces.iter();
+        traces.filter(|trace| trace.some()).cloned().collect()
     }
 
     /// The groups before this one, for [`all_gone`].
@@ -117,6 +170,7 @@ impl Group {
 
     /// What it began is left to itself.
     pub fn forget(&mut self) {
+        self.traces.clear();
         self.living = Living::default();
         self.since_ms = None;
     }
@@ -127,6 +181,7 @@ impl Group {
         self.living = Living::default();
         self.since_ms = None;
         self.before = stopped;
+        self.traces.retain(Trace::some);
     }
 
     /// Waits until nothing of this group and those before it is at work, at most so long and while nobody calls it

@@ -1,6 +1,7 @@
 //! When a new owner may spawn (R10): once everything its lost predecessor started is over, by proof or by time. The
 //! log moves on meanwhile.
 
+use crate::engine::{Shared, leftovers};
 use crate::environment::Environment;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,15 +32,12 @@ impl Quiet {
         self.clear.clone()
     }
 
-    /// After the loss of an owner that had started `left`: ends what runs on this machine, with its identity
-    /// verified, and waits for the rest to be over by itself. With nothing left, for as long as the store says.
-    pub fn after(
-        env: Arc<dyn Environment>,
-        session: &SessionId,
-        tenure: &Tenure,
-        lease: Duration,
-        left: Vec<EffectRow>,
-    ) -> Self {
+    /// After an owner that started what the tenure says is left: ends what runs on this machine, with its identity
+    /// verified, and waits for the rest to be over by itself. With nothing left, for as long as the store says. The
+    /// rows of what is known to be over are removed then.
+    pub fn after(shared: &Arc<Shared>, session: &SessionId, tenure: &Tenure) -> Self {
+        let (env, lease) = (shared.config.env.clone(), shared.config.lease);
+        let left = tenure.left.clone();
         // Nothing is left to prove by: then only time does.
         let unsure = left.is_empty();
         let clear = CancellationToken::new();
@@ -52,12 +50,17 @@ impl Quiet {
             is_gone: tenure.quiet_ms == 0,
             unsure,
         };
-        let (told, stop, task_env) = (clear.clone(), over.clone(), env.clone());
+        let (told, stop, task) = (clear.clone(), over.clone(), shared.clone());
         env.spawn(Box::pin(async move {
-            tokio::select! {
+            let gone = tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
-                () = wait.until_quiet(task_env.as_ref(), left) => told.cancel(),
+                // Tenure is over, and what it left is not.
+                () = stop.cancelled() => return task.left.notify_one(),
+                gone = wait.until_quiet(task.config.env.as_ref(), left) => gone,
+            };
+            told.cancel();
+            for row in &gone {
+                leftovers::gone(task.store.as_ref(), &wait.session, row).await;
             }
         }));
         Self {
@@ -79,20 +82,27 @@ struct Wait {
 }
 
 impl Wait {
-    async fn until_quiet(&self, env: &dyn Environment, mut left: Vec<EffectRow>) {
+    /// Gives the rows of what is over then. What a guardian on another machine watched is over by its lease; its row
+    /// stays for a node of that machine, should the guardian have been stopped.
+    async fn until_quiet(&self, env: &dyn Environment, mut left: Vec<EffectRow>) -> Vec<EffectRow> {
+        let mut gone = Vec::new();
         loop {
             let mut open = Vec::new();
             let mut until = if self.unsure { self.by_lease_ms } else { 0 };
             for row in left {
-                if let Some(by) = self.unproven(env, &row).await {
-                    until = until.max(by);
-                    open.push(row);
+                match self.unproven(env, &row).await {
+                    Some(by) => {
+                        until = until.max(by);
+                        open.push(row);
+                    }
+                    None => gone.push(row),
                 }
             }
             left = open;
             let now = env.boot_ms();
             if now >= until {
-                return;
+                gone.extend(left.into_iter().filter(|row| row.process.is_none()));
+                return gone;
             }
             let rest = Duration::from_millis(until - now);
             env.sleep(rest.min(LOCK_DELAY)).await;
@@ -104,14 +114,15 @@ impl Wait {
         let session = &self.session;
         match &row.process {
             None if self.is_gone => None,
-            Some(process) if env.is_local(process) => {
-                let ended = env.end_leftover(process.clone()).await;
-                let error = ended.err()?;
-                tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended");
-                Some(self.by_guardian_ms)
-            }
             // On another machine, or inside the lost process: its lease ends it.
-            _ => Some(self.by_lease_ms),
+            _ => match leftovers::end(env, row).await {
+                None => Some(self.by_lease_ms),
+                Some(Ok(())) => None,
+                Some(Err(error)) => {
+                    tracing::warn!(%session, call = %row.call, %error, "leftover tool process not ended");
+                    Some(self.by_guardian_ms)
+                }
+            },
         }
     }
 }

@@ -5,13 +5,14 @@ use super::{DrainEnd, Runner};
 use crate::environment::facts;
 use crate::error::DrainError;
 use crate::models::Model;
+use crate::owner::is_of;
 use crate::writer::Batch;
 use tenure_core::claim::{CONTINUATION_AFTER_CUT, continuation_id};
 use tenure_core::error::{ErrorClass, ProviderError, SessionError};
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
 use tenure_core::history::RequestPlan;
-use tenure_core::id::MessageId;
+use tenure_core::id::{CallId, MessageId};
 use tenure_core::request::Request;
 use tenure_core::retry::Retry;
 use tenure_core::turn::TurnState;
@@ -240,12 +241,14 @@ impl Runner {
         after: Vec<EventBody>,
     ) -> Result<(), DrainError> {
         let cause = Cause::Failed(error.clone());
+        let here = self.left_calls();
         self.writer
             .append_with(move |turn| {
                 turn.step.as_ref().map(|step| {
                     let mut events = fail_step(step, &cause);
                     events.extend(after);
-                    let mut ops = crate::recover::end_effects(turn);
+                    let left = |message: &MessageId, call: &CallId| is_of(&here, message, call);
+                    let mut ops = crate::recover::end_effects(turn, &left);
                     ops.push(HookOp::Leave);
                     Batch::settle(events, ops)
                 })

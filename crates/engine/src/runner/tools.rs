@@ -3,7 +3,8 @@
 mod counts;
 
 use crate::engine::Shared;
-use crate::engine::stopped::{Group, Stopped, all_gone};
+use crate::engine::leftovers;
+use crate::engine::stopped::{Group, Stopped, Trace, all_gone};
 use crate::error::DrainError;
 use crate::hub::LiveItem;
 use crate::node::Life;
@@ -27,7 +28,7 @@ use tenure_tools::permission::{Place, Rules, hides};
 use tenure_tools::seen::SeenFiles;
 use tenure_tools::todo::TodoList;
 use tenure_tools::{
-    AtWork, PathFilter, ProgressSink, SpawnSink, ToolCx, ToolError, ToolOutput, Truncation,
+    PathFilter, ProgressSink, SpawnSink, ToolCx, ToolError, ToolOutput, Truncation,
 };
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -114,7 +115,9 @@ impl ToolRunner {
                 continue;
             }
             self.counts.send_modify(|counts| counts.running += 1);
-            let at_work = AtWork::new((cx.shared.living.begin(), self.group.begin()));
+            let living = &cx.shared.living;
+            let (grouped, trace) = self.group.begin(&message, &call, living);
+            let alive = (living.begin(), grouped);
             let task = CallTask {
                 cx: cx.clone(),
                 writer: writer.clone(),
@@ -128,13 +131,13 @@ impl ToolRunner {
                 todo: self.todo.clone(),
                 seen: self.seen.clone(),
                 before: self.group.before(),
-                at_work: at_work.clone(),
+                trace,
             };
             let done = Done::of(&self.counts);
             let (abort, fault) = (self.abort.clone(), self.fault_in.clone());
             cx.shared.config.env.spawn(Box::pin(async move {
                 // Dropped in this order: once none counts as running, none is at work but by what it started.
-                let _counted = (at_work, done);
+                let _counted = (alive, done);
                 tokio::select! {
                     biased;
                     () = abort.cancelled() => {}
@@ -254,6 +257,11 @@ impl ToolRunner {
     pub fn quiet(&self) -> Option<std::time::Duration> {
         self.group.quiet()
     }
+
+    /// The calls of which something may be at work.
+    pub fn left(&self) -> Vec<Trace> {
+        self.group.left()
+    }
 }
 
 impl Drop for ToolRunner {
@@ -295,7 +303,8 @@ pub(super) struct CallTask {
     seen: SeenFiles,
     /// Calls that were stopped before.
     before: Vec<Stopped>,
-    at_work: AtWork,
+    /// What it starts.
+    trace: Trace,
 }
 
 /// What a call came to.
@@ -353,6 +362,7 @@ impl CallTask {
         let tool = self.cx.shared.tools.get(&self.name);
         let tool_cx = ToolCx {
             granted: Some(granted.into()),
+            at_work: Some(self.trace.at_work()),
             ..tool_cx
         };
         let early = if broken!(self.cx.shared.config, ToolSpawnedEarly) {
@@ -437,7 +447,6 @@ impl CallTask {
         cx.progress = Some(self.progress_sink());
         cx.spawned = Some(self.spawn_sink());
         cx.unreadable = Some(self.hidden_files());
-        cx.at_work = Some(self.at_work.clone());
         Ok(cx)
     }
 
@@ -605,10 +614,19 @@ impl CallTask {
     /// Writes the one settlement, unless somebody else has written it. With a generation given, a result of
     /// a replaced attachment is refused by the store (R14).
     async fn settle(&self, body: EventBody, generation: Option<u64>) -> Result<(), DrainError> {
+        let left = self.trace.some();
+        if left {
+            leftovers::see_to(
+                &self.cx.shared,
+                &self.cx.session,
+                std::slice::from_ref(&self.trace),
+            );
+        }
         let op = HookOp::EffectEnd {
             message: self.message.clone(),
             call: self.call.clone(),
             generation,
+            left,
         };
         let call = self.call.clone();
         // Stopped calls leave the step to whoever stops them: it did not end well.

@@ -21,6 +21,7 @@ mod lingering;
 mod moving;
 mod nodes;
 mod ordering;
+mod outliving;
 mod overflows;
 mod peer;
 mod permissions;

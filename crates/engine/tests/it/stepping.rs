@@ -112,6 +112,10 @@ impl Store for Stepping {
         self.0.effects(session).await
     }
 
+    async fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError> {
+        self.0.leftovers(limit).await
+    }
+
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError> {
         self.0.interrupt(interrupt).await
     }

@@ -22,6 +22,8 @@ pub struct Sky {
     pub blind: AtomicBool,
     /// A newer program has changed what is under it.
     pub newer: AtomicBool,
+    /// Nobody looks for what calls left but who takes their session.
+    pub unswept: AtomicBool,
     /// Nothing is hinted.
     pub deaf: AtomicBool,
     /// What a takeover says of its predecessor, in milliseconds; 0 to let it be.
@@ -37,7 +39,8 @@ impl Sky {
         *self.asked.lock().unwrap().entry(what).or_default() += 1;
         let blind = self.blind.load(Ordering::SeqCst) && matches!(what, "held" | "claim_phase");
         let full = self.full.load(Ordering::SeqCst) && what == "append";
-        !(blind || full || self.away.load(Ordering::SeqCst))
+        let unswept = self.unswept.load(Ordering::SeqCst) && what == "leftovers";
+        !(blind || full || unswept || self.away.load(Ordering::SeqCst))
     }
 
     /// How often each method was called since the last time.
@@ -159,6 +162,7 @@ weather! {
     fn claimable(limit: usize) -> Result<Vec<SessionRow>, ReadError>;
     fn inbox(session: &SessionId) -> Result<Vec<PendingInput>, ReadError>;
     fn effects(session: &SessionId) -> Result<Vec<EffectRow>, ReadError>;
+    fn leftovers(limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError>;
     fn interrupt(interrupt: Interrupt) -> Result<Interrupted, AppendError>;
     fn join(node: NodeInfo) -> Result<(), NodeError>;
     fn drain(incarnation: &Incarnation) -> Result<(), NodeError>;

@@ -40,6 +40,8 @@ mod moving;
 mod nodes;
 #[path = "../it/ordering.rs"]
 mod ordering;
+#[path = "../it/outliving.rs"]
+mod outliving;
 #[path = "../it/overflows.rs"]
 mod overflows;
 #[path = "../it/peer.rs"]

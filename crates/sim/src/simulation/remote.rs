@@ -548,6 +548,10 @@ impl Store for RemoteStore {
         self.read_with(move |db| db.effects(&id)).await
     }
 
+    async fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError> {
+        self.read_with(move |db| db.leftovers(limit)).await
+    }
+
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError> {
         let session = interrupt.session.clone();
         self.write_with(&session, move |db| db.interrupt(&interrupt))

@@ -207,7 +207,7 @@ fn what_a_lost_owner_leaves_behind_is_found() {
         "R9-continuation-not-derived",
         "R7-no-self-fence",
     ];
-    all_shown(&left, 200);
+    all_shown(&left, 300);
 }
 
 /// Nodes that leave, places that change, inputs that rest.

@@ -192,10 +192,124 @@ pub async fn effects_are_recorded_once_and_end(w: World) {
         message,
         call,
         generation: Some(0),
+        left: false,
     };
     owner.ops(vec![end.clone()]).await.unwrap();
     owner.ops(vec![end]).await.unwrap();
     assert_eq!(w.store.effects(&session).await.unwrap(), []);
+}
+
+/// The three operations of one call.
+fn call_of(message: &tenure_core::id::MessageId, name: &str, left: bool) -> [HookOp; 2] {
+    let call = CallId::new(name);
+    let start = HookOp::EffectStart {
+        message: message.clone(),
+        call: call.clone(),
+        generation: 0,
+    };
+    let end = HookOp::EffectEnd {
+        message: message.clone(),
+        call,
+        generation: None,
+        left,
+    };
+    [start, end]
+}
+
+fn process(pid: u32) -> ProcessId {
+    ProcessId {
+        pid,
+        pid_start: 34,
+        boot_id: "b".to_owned(),
+    }
+}
+
+/// What is left is found by whoever comes next, and by anybody who looks, until it is said to be gone: of that very
+/// process, whoever says so.
+pub async fn an_effect_row_outlives_its_settlement_until_nothing_is_left(w: World) {
+    let (session, _, mut owner, execution, message) = w.running().await;
+    let [start, end] = call_of(&message, "left", true);
+    let [other, over] = call_of(&message, "over", false);
+    let note = HookOp::EffectProcess {
+        message: message.clone(),
+        call: CallId::new("left"),
+        process: process(12),
+    };
+    owner.ops(vec![start, other, note]).await.unwrap();
+    assert_eq!(w.store.leftovers(9).await.unwrap(), [], "they are open");
+    owner.ops(vec![end, over]).await.unwrap();
+    let row = EffectRow {
+        message: message.clone(),
+        call: CallId::new("left"),
+        epoch: owner.fence.epoch,
+        generation: 0,
+        process: Some(process(12)),
+    };
+    assert_eq!(
+        w.store.effects(&session).await.unwrap(),
+        std::slice::from_ref(&row)
+    );
+    owner.ops(vec![HookOp::Quiet { ms: 5_000 }]).await.unwrap();
+    owner.end_step(&w, &message).await;
+    owner.interrupted(&w, &execution).await;
+    let found = w.store.leftovers(9).await.unwrap();
+    assert_eq!(found, [(session.clone(), row.clone())]);
+    assert_eq!(w.store.leftovers(0).await.unwrap(), []);
+    let next = w.join().await;
+    let taken = w.acquire(&session, &next).await.tenure;
+    assert_eq!(taken.left, std::slice::from_ref(&row));
+    assert!(taken.quiet_ms > 0);
+    // A step that is over stays so, whoever owns the session now.
+    assert_eq!(w.store.leftovers(9).await.unwrap().len(), 1);
+    let gone = async |process| {
+        let mut gone = Append::unfenced(session.clone(), Vec::new());
+        gone.ops = vec![HookOp::EffectGone {
+            message: message.clone(),
+            call: CallId::new("left"),
+            process,
+        }];
+        w.store.append(gone).await.unwrap();
+    };
+    for another in [None, Some(process(13))] {
+        gone(another).await;
+        assert_eq!(
+            w.store.effects(&session).await.unwrap(),
+            std::slice::from_ref(&row)
+        );
+    }
+    gone(Some(process(12))).await;
+    gone(Some(process(12))).await;
+    assert_eq!(w.store.effects(&session).await.unwrap(), []);
+    assert_eq!(w.store.leftovers(9).await.unwrap(), []);
+    // With the last of it goes what its owner said.
+    match w.store.adopt(&session, &next).await.unwrap() {
+        Acquire::Acquired(tenure) => assert_eq!((tenure.quiet_ms, tenure.left), (0, Vec::new())),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A fork has nothing of what its parent's calls left, nor has an import; and what is deleted leaves no row.
+pub async fn what_a_call_left_is_of_its_session_alone(w: World) {
+    let (session, _, mut owner, execution, message) = w.running().await;
+    let [start, end] = call_of(&message, "left", true);
+    owner.ops(vec![start, end]).await.unwrap();
+    owner.end_step(&w, &message).await;
+    owner.interrupted(&w, &execution).await;
+    let log = w.log(&session).await;
+    let through = log.last().unwrap().seq;
+    let child = SessionId::from_bits(w.bits());
+    let forked = w.event(SessionForked {
+        parent: session.clone(),
+        through,
+    });
+    w.store
+        .fork(&session, through, &child, forked)
+        .await
+        .unwrap();
+    assert_eq!(w.store.effects(&child).await.unwrap(), []);
+    assert_eq!(w.store.leftovers(9).await.unwrap().len(), 1);
+    w.store.delete(&session).await.unwrap();
+    assert_eq!(w.store.leftovers(9).await.unwrap(), []);
 }
 
 pub async fn a_replaced_attachment_refuses_late_work(w: World) {
@@ -235,6 +349,7 @@ pub async fn a_replaced_attachment_refuses_late_work(w: World) {
         message: message.clone(),
         call: call.clone(),
         generation,
+        left: false,
     };
     assert_eq!(owner.ops(vec![end(Some(0))]).await.unwrap_err(), stale);
     let late = HookOp::EffectStart {

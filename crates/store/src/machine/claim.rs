@@ -153,6 +153,7 @@ fn tenure(
         handed_over: false,
         quiet_ms: u64::try_from(quiet).unwrap_or(0),
         lost: head.lost.clone(),
+        left: rows.effects(head.sid)?,
     })
 }
 

@@ -47,7 +47,13 @@ pub(crate) fn run(work: &mut Work<'_, impl Rows>, op: &HookOp) -> Result<(), App
             message,
             call,
             generation,
-        } => effect_end(work, message, call, *generation),
+            left,
+        } => effect_end(work, message, call, *generation, *left),
+        HookOp::EffectGone {
+            message,
+            call,
+            process,
+        } => effect_gone(work, message, call, process.as_ref()),
         HookOp::ReplaceAttachment { from } => {
             if work.generation != *from && !broken!(work.rows.switches(), NoGenerationCheck) {
                 return Err(work.stale_attachment());
@@ -88,6 +94,7 @@ fn needs_fence(op: &HookOp) -> bool {
             | HookOp::Unquarantine
             | HookOp::Unpark
             | HookOp::ReplaceAttachment { .. }
+            | HookOp::EffectGone { .. }
     )
 }
 
@@ -103,6 +110,7 @@ fn name(op: &HookOp) -> &'static str {
         HookOp::EffectStart { .. } => "EffectStart",
         HookOp::EffectProcess { .. } => "EffectProcess",
         HookOp::EffectEnd { .. } => "EffectEnd",
+        HookOp::EffectGone { .. } => "EffectGone",
         HookOp::ReplaceAttachment { .. } => "ReplaceAttachment",
         HookOp::Progress => "Progress",
         HookOp::Continuation { .. } => "Continuation",
@@ -269,11 +277,36 @@ fn effect_end(
     message: &MessageId,
     call: &CallId,
     generation: Option<u64>,
+    left: bool,
 ) -> Result<(), AppendStop> {
     let stale = generation.is_some_and(|generation| generation != work.generation);
     if stale && !broken!(work.rows.switches(), NoGenerationCheck) {
         return Err(work.stale_attachment());
     }
+    if !left || broken!(work.rows.switches(), EffectForgotten) {
+        work.rows.end_effect(work.head.sid, message, call)?;
+    }
+    Ok(())
+}
+
+/// What was left is gone. Whoever says so looked at the row before: a row of the same call that names another process
+/// is not the one that was looked at.
+fn effect_gone(
+    work: &mut Work<'_, impl Rows>,
+    message: &MessageId,
+    call: &CallId,
+    process: Option<&ProcessId>,
+) -> Result<(), AppendStop> {
+    let mut rows = work.rows.effects(work.head.sid)?;
+    let before = rows.len();
+    rows.retain(|row| (&row.message, &row.call, row.process.as_ref()) != (message, call, process));
+    if rows.len() == before {
+        return Ok(());
+    }
     work.rows.end_effect(work.head.sid, message, call)?;
+    // What an owner said was about what it left; what a lost one may have left beside that is for time to end.
+    if rows.is_empty() && work.head.lost.is_empty() {
+        work.head.end_quiet();
+    }
     Ok(())
 }

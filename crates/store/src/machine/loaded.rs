@@ -8,7 +8,7 @@ use super::event::{Encoded, Stored};
 use super::head::Head;
 use super::rows::{Kin, NodeFacts, Rows, Setting, Taken};
 use crate::Switches;
-use crate::api::ProcessId;
+use crate::api::{EffectRow, ProcessId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::event::body::Delivery;
@@ -442,6 +442,22 @@ impl Rows for Loaded<'_> {
             self.changes.borrow_mut().effects.insert(key);
         }
         Ok(())
+    }
+
+    fn effects(&self, _sid: i64) -> Result<Vec<EffectRow>, Failure> {
+        let session = self.session.borrow();
+        let rows = session.effects.iter();
+        let rows = rows.filter_map(|((message, call), effect)| {
+            Some(EffectRow {
+                // One that is damaged names no call.
+                message: MessageId::parse(message).ok()?,
+                call: CallId::new(call.clone()),
+                epoch: effect.epoch,
+                generation: effect.generation,
+                process: effect.process.clone(),
+            })
+        });
+        Ok(rows.collect())
     }
 
     fn node(&self, incarnation: &str) -> Result<Option<NodeFacts>, Failure> {

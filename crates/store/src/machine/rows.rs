@@ -4,7 +4,7 @@ use super::Failure;
 use super::event::{Encoded, Stored};
 use super::head::Head;
 use crate::Switches;
-use crate::api::ProcessId;
+use crate::api::{EffectRow, ProcessId};
 use tenure_core::event::body::Delivery;
 use tenure_core::id::{CallId, EventId, MessageId, SessionId};
 use tenure_core::placement::Serves;
@@ -155,6 +155,8 @@ pub(crate) trait Rows {
         process: &ProcessId,
     ) -> Result<(), Failure>;
     fn end_effect(&self, sid: i64, message: &MessageId, call: &CallId) -> Result<(), Failure>;
+    /// All of the session, by message and call.
+    fn effects(&self, sid: i64) -> Result<Vec<EffectRow>, Failure>;
 
     // Nodes.
     fn node(&self, incarnation: &str) -> Result<Option<NodeFacts>, Failure>;

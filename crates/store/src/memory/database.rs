@@ -460,6 +460,11 @@ impl Database {
         self.query(|q| q.effects(session))
     }
 
+    /// As [`Store::leftovers`].
+    pub fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError> {
+        self.query(|q| Ok(q.leftovers(limit)))
+    }
+
     /// As [`Store::claim_phase`].
     pub fn claim_phase(
         &self,

@@ -204,6 +204,18 @@ impl Queries<'_> {
         Ok(self.found(id)?.effects.clone())
     }
 
+    pub(super) fn leftovers(&self, limit: usize) -> Vec<(SessionId, EffectRow)> {
+        let over = self.tables.sessions.iter().flat_map(|session| {
+            let head = &session.head;
+            let rows = session.effects.iter();
+            let over = rows.filter(|row| {
+                head.owner.is_none() || head.open_step.as_deref() != Some(row.message.as_str())
+            });
+            over.map(|row| (head.id.clone(), row.clone()))
+        });
+        over.take(limit).collect()
+    }
+
     pub(super) fn claim_phase(
         &self,
         id: &SessionId,

@@ -421,6 +421,13 @@ impl Rows for View<'_> {
         Ok(())
     }
 
+    fn effects(&self, sid: i64) -> Result<Vec<EffectRow>, Failure> {
+        let tables = self.tables.borrow();
+        Ok(tables
+            .session(sid)
+            .map_or_else(Vec::new, |session| session.effects.clone()))
+    }
+
     fn node(&self, incarnation: &str) -> Result<Option<NodeFacts>, Failure> {
         let tables = self.tables.borrow();
         Ok(tables.nodes.get(incarnation).map(|node| NodeFacts {

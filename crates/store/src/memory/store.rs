@@ -341,6 +341,10 @@ impl Store for MemoryStore {
         self.0.database.effects(session)
     }
 
+    async fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError> {
+        self.0.database.leftovers(limit)
+    }
+
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError> {
         self.faulty(&interrupt.session, || self.0.database.interrupt(&interrupt))
     }

@@ -371,17 +371,37 @@ pub(super) async fn effects(conn: &Conn, id: &SessionId) -> Result<Vec<EffectRow
     let there = rows
         .iter()
         .filter(|row| row.get::<_, Option<&str>>(0).is_some());
-    there
-        .map(|row| {
-            Ok(EffectRow {
-                message: parse(row.get(0), MessageId::parse)?,
-                call: CallId::new(row.get::<_, String>(1)),
-                epoch: uint(row.get(2)),
-                generation: uint(row.get(3)),
-                process: process_of(row, 4),
-            })
-        })
+    there.map(|row| effect_row(row, 0)).collect()
+}
+
+/// Effect rows of calls that are over: in sessions nobody owns, or in steps that have ended.
+pub(super) async fn leftovers(
+    conn: &Conn,
+    limit: usize,
+) -> Result<Vec<(SessionId, EffectRow)>, ReadStop> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = conn
+        .rows(
+            "SELECT s.id, e.message, e.call, e.epoch, e.generation, e.pid, e.pid_start, e.boot_id \
+             FROM @.effect e JOIN @.session s ON s.sid = e.sid WHERE s.owner IS NULL \
+             OR (s.rest::json ->> 'open_step') IS DISTINCT FROM e.message LIMIT $1",
+            params![INT8: limit],
+        )
+        .await?;
+    let rows = rows.iter();
+    rows.map(|row| Ok((parse(row.get(0), SessionId::parse)?, effect_row(row, 1)?)))
         .collect()
+}
+
+/// An effect row whose columns begin at `from`.
+fn effect_row(row: &Row, from: usize) -> Result<EffectRow, ReadStop> {
+    Ok(EffectRow {
+        message: parse(row.get(from), MessageId::parse)?,
+        call: CallId::new(row.get::<_, String>(from + 1)),
+        epoch: uint(row.get(from + 2)),
+        generation: uint(row.get(from + 3)),
+        process: process_of(row, from + 4),
+    })
 }
 
 /// The claim's phase and wake flag while the fence's owner still holds it.

@@ -504,6 +504,12 @@ impl Store for PostgresStore {
         self.read_rows(Some(session), work).await
     }
 
+    async fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError> {
+        let work: Box<Reading<Vec<(SessionId, EffectRow)>>> =
+            Box::new(move |_, conn| Box::pin(rows::leftovers(conn, limit)));
+        self.read_rows(None, work).await
+    }
+
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError> {
         let session = interrupt.session.clone();
         let asks = Asks {

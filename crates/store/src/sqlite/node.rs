@@ -45,7 +45,27 @@ pub(super) fn facts(
     )
 }
 
+/// The first node since the machine was started: of what ran before nothing is left, and what is told in its boot-time
+/// clock means nothing in this one's.
+fn begin_boot(tx: &Tx<'_>) -> rusqlite::Result<()> {
+    let known = "SELECT 1 FROM node WHERE boot_id = ?1 LIMIT 1";
+    if first(tx.conn, known, [tx.boot_id], |_| Ok(()))?.is_some() {
+        return Ok(());
+    }
+    tx.exec(
+        "UPDATE node SET lease_until = ?1 WHERE lease_until > ?1",
+        [PROVEN_GONE],
+    )?;
+    tx.exec(
+        "UPDATE session SET quiet_until = NULL, rev = rev + 1 WHERE quiet_until IS NOT NULL",
+        [],
+    )?;
+    tx.exec("DELETE FROM effect WHERE boot_id <> ?1", [tx.boot_id])?;
+    Ok(())
+}
+
 pub(super) fn join(tx: &Tx<'_>, node: &NodeInfo) -> Result<(), NodeStop> {
+    begin_boot(tx)?;
     let lease_ms = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX / 4);
     let inserted = tx.exec(
         "INSERT INTO node(incarnation, name, address, state, pid, boot_id, lease_ms, lease_until, \

@@ -371,27 +371,52 @@ pub(super) fn effects(conn: &Connection, id: &SessionId) -> Result<Vec<EffectRow
     let Some(head) = load(conn, id)? else {
         return Err(ReadError::UnknownSession(id.clone()).into());
     };
+    Ok(effects_of(conn, head.sid)?)
+}
+
+pub(super) fn effects_of(conn: &Connection, sid: i64) -> rusqlite::Result<Vec<EffectRow>> {
     let mut statement = conn.prepare_cached(
         "SELECT message, call, epoch, generation, pid, pid_start, boot_id FROM effect WHERE sid = ?1",
     )?;
-    let rows = statement.query_map([head.sid], |row| {
-        let process = match row.get::<_, Option<u32>>(4)? {
-            None => None,
-            Some(pid) => Some(ProcessId {
-                pid,
-                pid_start: uint(row.get(5)?),
-                boot_id: row.get(6)?,
-            }),
-        };
-        Ok(EffectRow {
-            message: event::parse(0, &row.get::<_, String>(0)?, MessageId::parse)?,
-            call: CallId::new(row.get::<_, String>(1)?),
-            epoch: uint(row.get(2)?),
-            generation: uint(row.get(3)?),
-            process,
-        })
+    let rows = statement.query_map([sid], |row| effect_row(row, 0))?;
+    rows.collect()
+}
+
+/// Effect rows of calls that are over: in sessions nobody owns, or in steps that have ended.
+pub(super) fn leftovers(
+    conn: &Connection,
+    limit: usize,
+) -> Result<Vec<(SessionId, EffectRow)>, ReadStop> {
+    let mut statement = conn.prepare_cached(
+        "SELECT s.id, e.message, e.call, e.epoch, e.generation, e.pid, e.pid_start, e.boot_id \
+         FROM effect e JOIN session s ON s.sid = e.sid \
+         WHERE s.owner IS NULL OR s.open_step IS NOT e.message LIMIT ?1",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map([limit], |row| {
+        let session = event::parse(0, &row.get::<_, String>(0)?, SessionId::parse)?;
+        Ok((session, effect_row(row, 1)?))
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// An effect row whose columns begin at `from`.
+fn effect_row(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<EffectRow> {
+    let process = match row.get::<_, Option<u32>>(from + 4)? {
+        None => None,
+        Some(pid) => Some(ProcessId {
+            pid,
+            pid_start: uint(row.get(from + 5)?),
+            boot_id: row.get(from + 6)?,
+        }),
+    };
+    Ok(EffectRow {
+        message: event::parse(from, &row.get::<_, String>(from)?, MessageId::parse)?,
+        call: CallId::new(row.get::<_, String>(from + 1)?),
+        epoch: uint(row.get(from + 2)?),
+        generation: uint(row.get(from + 3)?),
+        process,
+    })
 }
 
 /// The claim's phase and wake flag while the fence's owner still holds it.

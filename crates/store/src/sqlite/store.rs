@@ -277,6 +277,10 @@ impl Store for SqliteStore {
         read(&self.shared, move |conn| rows::effects(conn, &id)).await
     }
 
+    async fn leftovers(&self, limit: usize) -> Result<Vec<(SessionId, EffectRow)>, ReadError> {
+        read(&self.shared, move |conn| rows::leftovers(conn, limit)).await
+    }
+
     async fn interrupt(&self, interrupt: Interrupt) -> Result<Interrupted, AppendError> {
         let session = interrupt.session.clone();
         self.write(&session, move |tx| {

@@ -3,9 +3,10 @@
 use super::event;
 use super::head::{insert, load, save};
 use super::node;
+use super::rows;
 use super::tx::{Tx, first, int, key, uint};
 use crate::Switches;
-use crate::api::ProcessId;
+use crate::api::{EffectRow, ProcessId};
 use crate::machine::Failure;
 use crate::machine::event::{Encoded, Stored};
 use crate::machine::head::Head;
@@ -311,6 +312,10 @@ impl Rows for Tx<'_> {
             params![sid, message.as_str(), call.as_str()],
         )?;
         Ok(())
+    }
+
+    fn effects(&self, sid: i64) -> Result<Vec<EffectRow>, Failure> {
+        Ok(rows::effects_of(self.conn, sid)?)
     }
 
     fn node(&self, incarnation: &str) -> Result<Option<NodeFacts>, Failure> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod boots;
 mod cases;
 mod conformance;
 mod damaged;

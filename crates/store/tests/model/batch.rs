@@ -163,6 +163,7 @@ impl Batch<'_> {
             message: message.clone(),
             call: CallId::new("c"),
             generation,
+            left: false,
         });
     }
 

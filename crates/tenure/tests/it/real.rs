@@ -344,3 +344,58 @@ fn real_the_scripted_model_serves_until_it_is_told_to_stop() {
     signal(&child, "TERM");
     finish(child).exits(0);
 }
+
+/// Stops its guardian again and again, so that nothing but the node sees to its end; then looks whether it lives.
+const STOPS_ITS_GUARDIAN: &str = r#"
+version = 1
+select = "history"
+[[turn]]
+when = "begin"
+part = [{ call = { name = "bash", input = { command = "trap '' TERM; echo $$ > pid; while kill -STOP $PPID; do :; done; while :; do sleep 1; done" } } }]
+[[turn]]
+when = "look"
+part = [{ call = { name = "bash", input = { command = "if grep -q '^State:.*[RSDTt] ' /proc/$(cat pid)/status; then echo OUTLIVED; else echo ENDED; fi" } } }]
+[[turn]]
+part = [{ text = "Looked." }]
+"#;
+
+/// Interrupted, and its node killed before the command was ended: what it left is found by its row.
+fn outlives_its_node(place: &Place) -> Option<(String, String)> {
+    let _ = std::fs::remove_file(place.path("project/pid"));
+    let mut child = place.start(&["run", "begin"]);
+    let pid = pid(place);
+    let session = place.only_session();
+    place.run(&["interrupt", &session]).exits(0);
+    place.wait_for_event(&session, "execution.interrupted");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    at_work(&pid).then_some((session, pid))
+}
+
+/// Does the process live, also when nobody collects the dead here?
+fn at_work(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.starts_with(['Z', 'X']));
+    state == Some(false)
+}
+
+#[test]
+fn real_no_process_outlives_its_call_whoever_is_killed() {
+    // Its guardian may have been quick.
+    let (place, session, pid) = (0..10)
+        .find_map(|_| {
+            let place = Place::new(STOPS_ITS_GUARDIAN);
+            let (session, pid) = outlives_its_node(&place)?;
+            Some((place, session, pid))
+        })
+        .expect("a command that is alive when its node is killed");
+    let out = place.run(&["run", "look", "--session", &session]).exits(0);
+    assert_eq!(out.stdout, "Looked.\n");
+    assert!(!at_work(&pid));
+    let told = place.events(&session);
+    let told = told.iter().filter(|e| e["type"] == "tool.succeeded");
+    let told: Vec<&str> = told.filter_map(|e| e["data"]["text"].as_str()).collect();
+    assert_eq!(told, ["ENDED\n"]);
+}

@@ -44,6 +44,7 @@ fn taken(quiet_ms: u64, lost: Vec<LostOwner>) -> Acquire {
         handed_over: false,
         quiet_ms,
         lost,
+        left: Vec::new(),
     })
 }
 
