@@ -31,6 +31,17 @@ async fn finished(w: &World) -> SessionId {
     let (session, _, mut owner, execution, message) = w.running().await;
     let input = w.admit(&session).await;
     owner.promote(w, &input).await.unwrap();
+    let attempt = w.event(AttemptStarted {
+        message: message.clone(),
+        attempt: 1,
+        model: model(),
+        request_hash: String::new(),
+        at_most: None,
+    });
+    owner
+        .append(Guard::Running, vec![attempt], Vec::new())
+        .await
+        .unwrap();
     owner.end_step(w, &message).await;
     let over = w.event(ExecutionSucceeded { execution });
     let replaced = w.event(AttachmentReplaced {
@@ -182,6 +193,10 @@ pub async fn a_log_that_cannot_have_happened_is_refused(w: World) {
         (twice("input.promoted", "input.promoted"), "not pending"),
         (twice("step.started", "step.started"), "open already"),
         (twice("step.ended", "step.ended"), "not the open one"),
+        (
+            twice("attempt.started", "attempt.started"),
+            "attempt 1 of the same step came before",
+        ),
         (
             twice("execution.started", "execution.started"),
             "open already",

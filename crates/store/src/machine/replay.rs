@@ -1,5 +1,7 @@
 //! Replaying an export: every projection rebuilt, nothing started, nothing guessed.
 
+mod once;
+
 use super::check;
 use super::event::{Encoded, Ready, Stored};
 use super::head::Head;
@@ -8,6 +10,7 @@ use super::rows::Rows;
 use super::{AppendStop, MAX_SEQ, Stop};
 use crate::api::Replayed;
 use crate::error::{AppendError, ReplayError};
+use once::Once;
 use std::collections::HashSet;
 use tenure_core::event::{EventBody, EventRecord};
 use tenure_core::id::SessionId;
@@ -29,6 +32,7 @@ pub(crate) fn read_lines(
     accept_gaps: bool,
 ) -> Result<Vec<Line>, ReplayError> {
     let mut lines: Vec<Line> = Vec::with_capacity(records.len());
+    let mut once = Once::default();
     for (index, record) in records.into_iter().enumerate() {
         let line = index as u64 + 1;
         let bad = |detail: String| ReplayError::BadEvent { line, detail };
@@ -65,7 +69,7 @@ pub(crate) fn read_lines(
                 version: record.version,
             });
         }
-        if let Some(problem) = elsewhere(&body) {
+        if let Some(problem) = elsewhere(&body).or_else(|| once.problem(&body)) {
             return Err(bad(problem));
         }
         let highest = lines.last().map_or(0, |line| line.highest);
