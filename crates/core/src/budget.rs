@@ -297,13 +297,6 @@ impl Ledger {
     }
 }
 
-/// Milliseconds left until an execution that started at `started_ms` has lasted `limit_ms`. Wall-clock times: a clock
-/// set back gives an execution no more than the whole limit.
-pub fn wall_left(started_ms: i64, limit_ms: u64, now_ms: i64) -> u64 {
-    let ran = u64::try_from(now_ms.saturating_sub(started_ms)).unwrap_or(0);
-    limit_ms.saturating_sub(ran)
-}
-
 /// Milliseconds as people say them: `90 s`, `15 min`, `2 h`.
 pub fn duration_words(ms: u64) -> String {
     match ms {

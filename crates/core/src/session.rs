@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The format of [`SessionState`] in checkpoints; raise it whenever a field changes meaning.
-pub const FOLD_VERSION: u32 = 4;
+pub const FOLD_VERSION: u32 = 5;
 
 /// Did a step fail because its request was too large?
 fn does_not_fit(error: &SessionError) -> bool {

@@ -6,6 +6,7 @@
 //! the same fold and the same `pending`.
 
 pub mod publisher;
+mod ran;
 pub mod settle;
 
 use crate::event::body::*;
@@ -14,6 +15,7 @@ use crate::id::{CallId, CompactionId, ExecutionId, MessageId};
 use crate::model::ModelRef;
 use crate::provider::Finish;
 use crate::usage::Usage;
+pub use ran::Ran;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -29,8 +31,8 @@ pub struct TurnState {
     pub cursor: Option<u64>,
     /// The open execution.
     pub execution: Option<ExecutionId>,
-    /// When it started, wall-clock milliseconds.
-    pub execution_ms: Option<i64>,
+    /// How long it has run.
+    pub ran: Option<Ran>,
     /// The open compaction.
     pub compaction: Option<CompactionId>,
     /// The open step.
@@ -204,10 +206,7 @@ impl TurnState {
         }
         self.cursor = Some(event.seq);
         self.apply_body(&event.body);
-        self.execution_ms = match &event.body {
-            EventBody::ExecutionStarted(_) => Some(event.created_ms),
-            _ => self.execution_ms.filter(|_| self.execution.is_some()),
-        };
+        self.ran = Ran::on(self.ran.take(), event).filter(|_| self.execution.is_some());
     }
 
     /// What the state would be after `events`, which are not committed: for deciding what else belongs into

@@ -15,6 +15,7 @@ use crate::load;
 use crate::node::Life;
 use crate::recover::quiet::{LOCK_DELAY, Quiet};
 use crate::recover::{self, Recovered};
+use crate::runner::budget::Timed;
 use crate::runner::tools::ToolRunner;
 use crate::runner::{DrainEnd, Runner};
 use crate::writer::{Batch, Writer};
@@ -274,6 +275,7 @@ async fn begin(
         cut_in_a_row: 0,
         window_said: None,
         output_cut: false,
+        timed: Timed::default(),
         held: Vec::new(),
         fresh: false,
         sealed,

@@ -11,7 +11,7 @@
 
 mod attempt;
 mod boundary;
-mod budget;
+pub(crate) mod budget;
 mod compact;
 mod permission;
 mod silence;
@@ -85,6 +85,8 @@ pub(crate) struct Runner {
     pub window_said: Option<(ModelRef, u64)>,
     /// This step was asked for again with a smaller output limit: that is tried once.
     pub output_cut: bool,
+    /// How long the execution has run.
+    pub timed: budget::Timed,
     /// Events of the last chunk of a stream, to be committed together with its attempt's end.
     pub held: Vec<EventBody>,
 }

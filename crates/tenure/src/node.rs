@@ -160,11 +160,12 @@ async fn reachable(
     store: &dyn Store,
     role: &Role,
 ) -> CliResult<(Option<HttpPeers>, Option<NodeServer>)> {
-    let Some(peers) = store::peers(config, store).await else {
+    // A node that could not read it would be out of reach for its whole life.
+    let Some(secret) = store::secret(store).await? else {
         return Ok((None, None));
     };
-    let Some(secret) = store::secret(store).await else {
-        return Ok((Some(peers), None));
+    let Some(peers) = store::peers_by(config, secret.clone()) else {
+        return Ok((None, None));
     };
     let own = config.node.listen.value;
     let (listen, advertise) = match &role.door {

@@ -77,7 +77,17 @@ pub async fn client(config: &Config, store: Arc<dyn Store>) -> Client {
 
 /// The way to nodes of other machines, where the store has them. Without it everything works by the poll.
 pub async fn peers(config: &Config, store: &dyn Store) -> Option<HttpPeers> {
-    let secret = secret(store).await?;
+    match secret(store).await {
+        Ok(secret) => peers_by(config, secret?),
+        Err(error) => {
+            tracing::warn!(%error, "the cluster's secret cannot be read; other nodes are not asked directly");
+            None
+        }
+    }
+}
+
+/// As [`peers`], with the secret in hand.
+pub fn peers_by(config: &Config, secret: ClusterSecret) -> Option<HttpPeers> {
     match HttpPeers::new(secret, &config.node.host_label.value) {
         Ok(peers) => Some(peers),
         Err(error) => {
@@ -87,24 +97,21 @@ pub async fn peers(config: &Config, store: &dyn Store) -> Option<HttpPeers> {
     }
 }
 
-/// The secret that the store's nodes share.
-pub async fn secret(store: &dyn Store) -> Option<ClusterSecret> {
-    let bytes = match store.cluster_secret().await {
-        Ok(bytes) => bytes?,
-        Err(error) => {
-            tracing::warn!(%error, "the cluster's secret cannot be read; other nodes are not asked directly");
-            return None;
-        }
+/// The secret that the store's nodes share; none where it has no nodes of other machines, or it cannot be used.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn secret(store: &dyn Store) -> Result<Option<ClusterSecret>, ReadError> {
+    let Some(bytes) = store.cluster_secret().await? else {
+        return Ok(None);
     };
-    match <[u8; 32]>::try_from(bytes) {
-        Ok(bytes) => Some(ClusterSecret::new(bytes)),
-        Err(_) => {
-            tracing::warn!(
-                "the cluster's secret in the store is not 32 bytes long; other nodes are not asked directly"
-            );
-            None
-        }
+    let bytes = <[u8; 32]>::try_from(bytes);
+    if bytes.is_err() {
+        tracing::warn!(
+            "the cluster's secret in the store is not 32 bytes long; other nodes are not asked directly"
+        );
     }
+    Ok(bytes.ok().map(ClusterSecret::new))
 }
 
 fn open_error(error: &OpenError, config: &Config) -> CliError {

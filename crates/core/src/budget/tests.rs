@@ -315,15 +315,6 @@ fn a_refused_request_costs_nothing_and_a_broken_one_is_unknown() {
 }
 
 #[test]
-fn time_left_is_from_the_start_and_never_more_than_the_limit() {
-    assert_eq!(wall_left(1_000, 500, 1_200), 300);
-    assert_eq!(wall_left(1_000, 500, 1_500), 0);
-    assert_eq!(wall_left(1_000, 500, 90_000), 0);
-    assert_eq!(wall_left(1_000, 500, 0), 500, "a clock set back");
-    assert_eq!(wall_left(i64::MIN, 500, i64::MAX), 0);
-}
-
-#[test]
 fn words_say_what_was_reached_and_what_to_do() {
     let words = OverBudget::Cost {
         spent: 1_000_000,

@@ -10,6 +10,7 @@ mod wire;
 use super::{FOLD_VERSION, SessionState};
 use crate::id::ExecutionId;
 use crate::message::Entry;
+use crate::turn::Ran;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ pub struct Segment<'a> {
     state: Cow<'a, SessionState>,
     /// The open execution, which the state's own form leaves out.
     execution: Option<ExecutionId>,
-    /// When that started.
-    execution_ms: Option<i64>,
+    /// How long that has run.
+    ran: Option<Ran>,
     /// Entries in force when it was sealed, those of earlier segments included.
     total: usize,
     /// The entries new in this segment.
@@ -45,7 +46,7 @@ pub fn seal(state: &SessionState, entries_from: usize) -> Option<Vec<u8>> {
         fold: FOLD_VERSION,
         state: Cow::Borrowed(state),
         execution: state.turn.execution.clone(),
-        execution_ms: state.turn.execution_ms,
+        ran: state.turn.ran.clone(),
         total: state.entries.len(),
         entries: entries.to_vec(),
     };
@@ -79,6 +80,6 @@ pub fn open<'a>(segments: impl IntoIterator<Item = &'a [u8]>) -> Option<SessionS
     state.entries = entries;
     state.turn.cursor = state.cursor;
     state.turn.execution = last.execution;
-    state.turn.execution_ms = last.execution_ms;
+    state.turn.ran = last.ran;
     Some(state)
 }

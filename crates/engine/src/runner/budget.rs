@@ -2,7 +2,7 @@
 //! hand-over or another process counts the same. What is judged, and the words for it, are `tenure_core::budget`.
 //!
 //! Cost and tokens are looked at before a step, a retry and a compaction's request: the request under way is let
-//! finish. Time is the wall clock's from the durable start of the execution on; when it is over, what runs is stopped,
+//! finish. Time counts from the durable start of the execution on, each owner's share by its own clock; when it is over, what runs is stopped,
 //! and the supervisor settles it as a failure.
 
 use super::{DrainEnd, Runner};
@@ -13,12 +13,13 @@ use crate::models::Model;
 use crate::writer::Batch;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::budget::{OverBudget, wall_left};
+use tenure_core::budget::OverBudget;
 use tenure_core::error::SessionError;
 use tenure_core::event::EventBody;
 use tenure_core::event::body::*;
-use tenure_core::id::SessionId;
+use tenure_core::id::{ExecutionId, SessionId};
 use tenure_core::request::{Request, RequestMessage, UserPart};
+use tenure_core::turn::{Ran, TurnState};
 use tenure_provider::Encoded;
 use tenure_store::ReadError;
 
@@ -101,16 +102,62 @@ impl Runner {
     }
 
     /// Resolves when the execution has lasted as long as it may. It borrows nothing, and may be dropped at any time.
-    pub(super) fn out_of_time(&self) -> impl Future<Output = SessionError> + Send + use<> {
+    pub(super) fn out_of_time(&mut self) -> impl Future<Output = SessionError> + Send + use<> {
         let limits = self.state.settings.as_ref().map(|s| s.limits.clone());
         let watch = WallWatch {
             shared: self.shared.clone(),
             session: self.session.clone(),
-            started_ms: self.writer.turn().execution_ms,
+            ran: self.ran_ms(),
             cursor: self.state.cursor,
             limit: limits.and_then(|limits| limits.max_wall_ms),
         };
         watch.wait()
+    }
+
+    /// How long the execution has run by now, in milliseconds; nothing before it has begun.
+    fn ran_ms(&mut self) -> u64 {
+        let now = self.shared.config.env.boot_ms();
+        let turn = self.writer.turn();
+        self.timed.look(&turn, now)
+    }
+}
+
+/// How long an execution has run: under earlier owners by the log, and from then on by the boot clock, which nobody sets.
+#[derive(Debug, Default)]
+pub(crate) struct Timed(Option<Since>);
+
+#[derive(Debug)]
+struct Since {
+    /// None while there was none.
+    execution: Option<ExecutionId>,
+    before_ms: u64,
+    boot_ms: u64,
+}
+
+impl Timed {
+    /// Milliseconds by `boot_ms`. For every boundary, also where nothing has begun.
+    fn look(&mut self, turn: &TurnState, boot_ms: u64) -> u64 {
+        let open = turn.execution.clone();
+        let since = match self.0.take() {
+            // It is the same, or has begun since the last look.
+            Some(since)
+                if open.is_some() && (since.execution == open || since.execution.is_none()) =>
+            {
+                Since {
+                    execution: open,
+                    ..since
+                }
+            }
+            _ => Since {
+                execution: open,
+                before_ms: turn.ran.as_ref().map_or(0, Ran::ms),
+                boot_ms,
+            },
+        };
+        let here = boot_ms.saturating_sub(since.boot_ms);
+        let ran = since.before_ms.saturating_add(here);
+        self.0 = Some(since);
+        ran
     }
 }
 
@@ -139,8 +186,8 @@ fn prompt_at_most(encoded: &Encoded, request: &Request) -> Option<u64> {
 struct WallWatch {
     shared: Arc<Shared>,
     session: SessionId,
-    /// None before the execution has begun: then it begins now.
-    started_ms: Option<i64>,
+    /// How long it has run before, in milliseconds; from here on the boot clock counts, which nobody sets.
+    ran: u64,
     cursor: Option<u64>,
     limit: Option<u64>,
 }
@@ -148,19 +195,13 @@ struct WallWatch {
 impl WallWatch {
     async fn wait(mut self) -> SessionError {
         let env = self.shared.config.env.clone();
-        // How long it ran before is a matter of the wall clock, on whichever node that was; from here on the boot
-        // clock counts, which nobody sets.
         let began = env.boot_ms();
-        let now = env.now_ms();
-        let ran_before = |limit: u64| {
-            let started = self.started_ms.unwrap_or(now);
-            limit - wall_left(started, limit, now)
-        };
         loop {
             let Some(limit) = self.limit else {
                 return std::future::pending().await;
             };
-            let ran = ran_before(limit) + env.boot_ms().saturating_sub(began);
+            let here = env.boot_ms().saturating_sub(began);
+            let ran = self.ran.saturating_add(here);
             let Some(left) = limit.checked_sub(ran).filter(|left| *left > 0) else {
                 let over = OverBudget::Wall { limit_ms: limit };
                 return SessionError::from(&over);

@@ -516,34 +516,67 @@ impl Environment for World {
 
 const HOUR: i64 = 3_600_000;
 
-/// The time of an execution counts from its durable start, whoever runs it now.
+const DAY: i64 = 24 * HOUR;
+
+/// The time of an execution counts from its durable start, whoever runs it now: each owner's share by its own clock,
+/// however far that is from the clock of the next one.
 #[tokio::test]
-async fn a_takeover_does_not_begin_the_time_anew() {
-    for (later, goes_on) in [(HOUR - 60_000, true), (HOUR, false), (-HOUR, true)] {
-        let bed = priced([echo("a"), Play::Hang(half("x"))]);
+async fn a_takeover_does_not_begin_the_time_anew_nor_compares_two_clocks() {
+    for (ran, off) in [
+        (HOUR - 60_000, DAY),
+        (HOUR - 60_000, -DAY),
+        (HOUR, DAY),
+        (HOUR, -DAY),
+    ] {
+        let gate = Gate::shut();
+        let (tool, hold) = Held::new(Manner::Obeys);
+        let one = calls([call("a", "hold", "{}")]);
+        let bed = priced([Play::Gated(Vec::new(), gate.clone(), one)]).with_tool(tool);
         let session = limited(&bed, wall(HOUR as u64)).await;
         let victim = bed.victim().await;
         let admission = bed.admit(&session, Prompt::steer("hi")).await;
         victim.engine.run(&session);
-        bed.until(&session, "fragment.started").await;
+        bed.until(&session, "attempt.started").await;
+        victim.world.off_ms.store(ran, Ordering::SeqCst);
+        gate.open();
+        eventually("the tool", async || hold.begun() == 1).await;
         victim.kill().await;
         let config = EngineConfig {
             env: Arc::new(World(Arc::new(Later {
-                ms: later,
+                ms: off,
                 ..Later::default()
             }))),
             ..bed.config.clone()
         };
         let heir = bed.engine_with(&bed.store, config).await;
         let ended = outcome(&heir, &session, &admission).await;
-        assert_eq!(ended == Outcome::Succeeded, goes_on, "{later}: {ended:?}");
-        if !goes_on {
+        if ran < HOUR {
+            assert_eq!(ended, Outcome::Succeeded, "{off}");
+        } else {
             budget(ended);
-            assert_eq!(bed.model.sent(), 2);
+            assert_eq!(bed.model.sent(), 1);
         }
         heir.idle().await;
         bed.assert_at_rest(&session).await;
     }
+}
+
+/// An owner's own time is the boot clock's: whoever sets the wall clock neither ends nor lengthens it.
+#[tokio::test]
+async fn a_wall_clock_that_is_set_while_it_runs_ends_nothing() {
+    let gate = Gate::shut();
+    let one = calls([call("a", "echo", "{}")]);
+    let bed = priced([Play::Gated(Vec::new(), gate.clone(), one)]).with_tool(Echo);
+    let session = limited(&bed, wall(HOUR as u64)).await;
+    let owner = bed.victim().await;
+    let admission = bed.admit(&session, Prompt::steer("hi")).await;
+    owner.engine.run(&session);
+    bed.until(&session, "attempt.started").await;
+    owner.world.off_ms.store(DAY, Ordering::SeqCst);
+    gate.open();
+    let ended = outcome(&owner.engine, &session, &admission).await;
+    assert_eq!(ended, Outcome::Succeeded);
+    assert_eq!(bed.model.sent(), 2);
 }
 
 /// A longer time holds for the step that is running: its end is looked up again when the old one is over.

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::error::ProviderError;
@@ -215,6 +215,8 @@ pub fn half(words: &str) -> Answer {
 #[derive(Default)]
 pub struct Mortal {
     dead: AtomicBool,
+    /// How far its wall clock is off, in milliseconds.
+    pub off_ms: AtomicI64,
     blocking: AtomicUsize,
     tasks: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -244,7 +246,7 @@ impl IdSource for Mortal {
 
 impl Environment for Mortal {
     fn now_ms(&self) -> i64 {
-        SystemEnvironment.now_ms()
+        SystemEnvironment.now_ms() + self.off_ms.load(Ordering::SeqCst)
     }
 
     fn boot_ms(&self) -> u64 {
@@ -283,7 +285,7 @@ impl Environment for Mortal {
 /// An engine that can be killed.
 pub struct Victim {
     pub engine: Engine,
-    world: Arc<Mortal>,
+    pub world: Arc<Mortal>,
     store: Arc<dyn Hurtable>,
 }
 
