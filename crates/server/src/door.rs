@@ -1,6 +1,7 @@
 //! Which life a process answers for, and which requests it lets in.
 
 use crate::auth::{ClusterSecret, SIGNATURE, verify};
+use crate::places::Seat;
 use crate::replay::Replays;
 use crate::wire::Refusal;
 use axum::body::Body;
@@ -17,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 /// Bounds on what others may ask of a node.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections open at the same time; more wait to be accepted.
+    /// Connections open at the same time. For one more, that which has been idle the longest is closed; where none is idle,
+    /// it waits.
     pub connections: usize,
     /// Live streams at the same time; more are refused.
     pub streams: usize,
@@ -148,12 +150,18 @@ impl FromRequest<Arc<Door>> for Asked {
             )));
         }
         let limit = door.limits.body;
+        // Until it is known who asks, it is nobody's request: a stranger who sends half of one may be asked to go.
+        let seat = parts.extensions.get::<Arc<Seat>>().cloned();
+        let unproven = seat.as_ref().map(Seat::unproven);
         let reading = axum::body::to_bytes(body, limit);
         let body = match tokio::time::timeout(door.limits.patience, reading).await {
             Ok(Ok(body)) => body,
             Ok(Err(_)) => return Err(Refusal::TooLarge(limit)),
             Err(_) => return Err(Refusal::TooSlow),
         };
+        if unproven.is_some_and(|unproven| !unproven.over()) {
+            return Err(Refusal::Busy);
+        }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let caller = verify(&door.secret, &parts.method, path, &parts.headers, &body)?;
         let life = door.life().ok_or(Refusal::NotNow)?;

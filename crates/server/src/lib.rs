@@ -14,6 +14,7 @@ mod address;
 pub mod auth;
 mod client;
 mod door;
+mod places;
 mod replay;
 mod routes;
 mod server;

@@ -3,16 +3,20 @@
 use crate::address::{Advertise, AdvertiseError, PeerAddress, address};
 use crate::auth::ClusterSecret;
 use crate::door::{Door, Limits};
+use crate::places::{Held, Places, Seat, Watched};
 use crate::routes;
 use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -65,14 +69,14 @@ impl NodeServer {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
         let advertised = address(local, advertise, machine)?;
-        let connections = Arc::new(Semaphore::new(limits.connections));
+        let places = Places::new(limits.connections);
         let (patience, unread) = (limits.patience, limits.unread);
         let door = Arc::new(Door::new(secret, limits));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let accepting = Accepting {
             listener,
             router: routes::router(door.clone()),
-            connections,
+            places,
             patience,
             unread,
             stop: stop.clone(),
@@ -122,7 +126,7 @@ impl Drop for NodeServer {
 struct Accepting {
     listener: TcpListener,
     router: Router,
-    connections: Arc<Semaphore>,
+    places: Arc<Places>,
     patience: Duration,
     unread: Duration,
     stop: CancellationToken,
@@ -132,10 +136,6 @@ struct Accepting {
 impl Accepting {
     async fn run(self) {
         loop {
-            let permit = tokio::select! {
-                () = self.stop.cancelled() => return,
-                permit = self.connections.clone().acquire_owned() => permit,
-            };
             let accepted = tokio::select! {
                 () = self.stop.cancelled() => return,
                 accepted = self.listener.accept() => accepted,
@@ -143,16 +143,14 @@ impl Accepting {
             match accepted {
                 Ok((stream, _)) => {
                     prepare(&stream, self.unread);
-                    let connection = serve(
-                        stream,
-                        self.router.clone(),
-                        self.patience,
-                        self.stop.clone(),
-                    );
-                    self.tasks.spawn(async move {
-                        connection.await;
-                        drop(permit);
-                    });
+                    // Only for one who is there does another one go.
+                    let seat = tokio::select! {
+                        () = self.stop.cancelled() => return,
+                        seat = self.places.take() => seat,
+                    };
+                    let (router, stop) = (self.router.clone(), self.stop.clone());
+                    self.tasks
+                        .spawn(serve(stream, seat, router, self.patience, stop));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -179,21 +177,61 @@ fn prepare(stream: &TcpStream, unread: Duration) {
     let _ = unread;
 }
 
-async fn serve(stream: TcpStream, router: Router, patience: Duration, stop: CancellationToken) {
+/// Its place was given away while its request came.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection gave its place to another")]
+struct GivenAway;
+
+async fn serve(
+    stream: TcpStream,
+    seat: Arc<Seat>,
+    router: Router,
+    patience: Duration,
+    stop: CancellationToken,
+) {
+    let routes = TowerToHyperService::new(router);
+    let sitting = Arc::clone(&seat);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let under_way = sitting.answering();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Arc::clone(&sitting));
+        let answered = under_way.map(|under_way| (under_way, routes.call(request)));
+        async move {
+            let (under_way, answered) = answered.ok_or(GivenAway)?;
+            let answer = answered.await.unwrap_or_else(|never| match never {});
+            Ok::<_, GivenAway>(answer.map(|body| Held {
+                body,
+                _under_way: under_way,
+            }))
+        }
+    });
+    let socket = Watched {
+        stream,
+        seat: Arc::clone(&seat),
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .max_buf_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(socket), service);
     tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let served = async {
+        tokio::select! {
+            ended = &mut connection => ended,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
     };
-    if let Err(error) = ended {
-        tracing::trace!(%error, "a connection ended");
+    tokio::select! {
+        biased;
+        // Nothing is under way: what is dropped here has nothing to say any more.
+        () = seat.given_away() => tracing::trace!("an idle connection gave its place to another"),
+        ended = served => {
+            if let Err(error) = ended {
+                tracing::trace!(%error, "a connection ended");
+            }
+        }
     }
 }

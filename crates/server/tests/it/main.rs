@@ -11,6 +11,7 @@ mod stores;
 #[path = "../../../engine/tests/it/support.rs"]
 mod support;
 
+mod crowd;
 mod door;
 mod hop;
 mod relay;

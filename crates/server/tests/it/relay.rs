@@ -436,8 +436,7 @@ async fn a_stream_that_nobody_reads_frees_its_place() {
 }
 
 /// A connection that has asked for live items, by hand: nothing of its answer is read.
-#[cfg(target_os = "linux")]
-async fn asked_live(
+pub async fn asked_live(
     server: &tenure_server::NodeServer,
     owner: &tenure_engine::Peer,
     session: &SessionId,
