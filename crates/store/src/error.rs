@@ -227,6 +227,30 @@ pub enum OpenError {
         /// The newest this version knows.
         known: u32,
     },
+    /// There is no store at that place, and none was to be made.
+    #[error("there is no store at {path} yet; nothing was changed")]
+    Missing {
+        /// The file; or the database, without its password, and the schema.
+        path: String,
+        /// Schemas of the same database that hold a store: at most five, none for a file.
+        others: Vec<String>,
+        /// The statement that would let this user make one, where that right is missing.
+        grant: Option<String>,
+    },
+    /// The store was written by an older version, and was not to be brought up to date.
+    #[error(
+        "{path} has schema {found}, which is older than this tenure's ({known}): who only looks, or acts on what is there, \
+         does not change it. Start a node or a run with this tenure, which brings it up to date for all, or use the older \
+         tenure; nothing was changed"
+    )]
+    Older {
+        /// The file; or the database, without its password.
+        path: String,
+        /// Its schema.
+        found: u32,
+        /// This version's.
+        known: u32,
+    },
     /// The folder lies on a network file system.
     #[error(
         "{path} lies on a network file system ({kind}), where SQLite's locks are not reliable: choose a local folder with --store"
@@ -276,6 +300,27 @@ pub enum OpenError {
         path: String,
         /// What happened.
         detail: String,
+    },
+    /// The server is there and has no connection left for this user; trying again may help.
+    #[error(
+        "{path} has no connection left: {detail}; a node, and a `run` or `resume`, holds up to 13 (9, and 4 readers or \
+         as many as `pool=` of its URL says), a command that looks up to 6: raise max_connections, or the limit of the role or the database, use fewer nodes, or \
+         put a pooler in session or transaction mode before the server"
+    )]
+    Crowded {
+        /// The store, without its password.
+        path: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// A pooler before the server gives the connection away after each statement.
+    #[error(
+        "{path} is behind a pooler in statement mode, which refuses transactions, and every write is one: set its pool_mode \
+         to session or transaction, or name the server itself"
+    )]
+    StatementPooled {
+        /// The store, without its password.
+        path: String,
     },
     /// The server does not let this user in.
     #[error("{path} does not let this user in: {detail}; check the user and password of the URL")]

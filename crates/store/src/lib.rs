@@ -33,12 +33,14 @@ mod machine;
 pub mod memory;
 #[cfg(feature = "testing")]
 pub mod mutation;
+mod opening;
 pub mod postgres;
 pub mod sqlite;
 pub mod status;
 
 pub use api::*;
 pub use follow::{FollowItem, follow};
+pub use opening::Opening;
 pub use sqlite::{OpenOptions, SqliteStore, StoreClock, SystemClock};
 
 #[cfg(feature = "testing")]

@@ -37,6 +37,7 @@ use crate::clock::{StoreClock, SystemClock};
 use crate::error::OpenError;
 use crate::hooks::Hooks;
 use crate::machine::lapse::Observations;
+use crate::opening::Opening;
 use crate::sqlite::Fault;
 use cache::Cache;
 use conn::{Conn, Maker, Use};
@@ -58,7 +59,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use wakes::{Hearing, Tell};
 use watch::Watchers;
-use writer::{APPENDERS, APPENDS, INTERRUPTS, Writer};
+use writer::{APPENDERS, APPENDS, INTERRUPTERS, INTERRUPTS, Writer};
 
 /// Kibibytes of bodies that may wait for a writer at once; beyond it callers wait.
 const QUEUE_KIB: usize = 256 << 10;
@@ -70,6 +71,8 @@ const CLOSED: &str = "it is closed";
 pub struct Options {
     /// The clock this process observes others by; leases themselves are judged by the server's.
     pub clock: Arc<dyn StoreClock>,
+    /// What opening may change.
+    pub opening: Opening,
     /// Switches that break rules on purpose.
     #[cfg(feature = "testing")]
     pub mutations: crate::mutation::Mutations,
@@ -85,6 +88,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             clock: Arc::new(SystemClock),
+            opening: Opening::default(),
             #[cfg(feature = "testing")]
             mutations: crate::mutation::Mutations::default(),
             #[cfg(feature = "testing")]
@@ -290,7 +294,7 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store that `url` names, making or updating its schema. Blocks until the server answered, some
+    /// Opens the store that `url` names, making or updating its schema as far as `options.opening` allows. Blocks until the server answered, some
     /// seconds at most when it does not. Works from inside and outside of a runtime: the store has its own threads.
     ///
     /// Errors say what is wrong with the URL, the server or the rights; none holds the password.
@@ -329,7 +333,7 @@ impl PostgresStore {
             clock: options.clock,
             origin: uuid::Uuid::new_v4().simple().to_string(),
             queue: Queue::of(APPENDERS),
-            control: Queue::of(1),
+            control: Queue::of(INTERRUPTERS),
             gate: Gate::default(),
             hooks: Arc::default(),
             cache: Cache::default(),
@@ -354,7 +358,9 @@ impl PostgresStore {
                 appends.run().await;
             });
         }
-        io.spawn(Writer::new(Arc::clone(&shared), INTERRUPTS, 0).run());
+        for number in 0..INTERRUPTERS {
+            io.spawn(Writer::new(Arc::clone(&shared), INTERRUPTS, number).run());
+        }
         io.spawn(wakes::notify(Arc::clone(&shared), told));
         if !shared.maker.pooled {
             io.spawn(wakes::listen(Arc::clone(&shared)));
@@ -379,11 +385,12 @@ impl PostgresStore {
             pooled: false,
         };
         let (wall_ms, shown) = (options.clock.wall_ms(), place.shown.clone());
+        let opening = options.opening;
         let (told, answer) = std::sync::mpsc::channel();
         io.spawn(async move {
             let prepared = async {
                 maker.pooled = pooler::is_pooled(&maker).await?;
-                migrate::prepare(&maker, wall_ms).await?;
+                migrate::prepare(&maker, opening, wall_ms).await?;
                 Ok(maker)
             };
             let _ = told.send(prepared.await);

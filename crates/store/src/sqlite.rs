@@ -27,6 +27,7 @@ use crate::hooks::{Failure, Hooks};
 use crate::job::{Asks, Job, Task};
 use crate::machine::lapse::Observations;
 use crate::machine::{Failure as Failed, Ran};
+use crate::opening::Opening;
 use gate::Gate;
 use locks::{Held, LockFolder};
 use queue::Queue;
@@ -54,6 +55,8 @@ const QUEUE_KIB: usize = 256 << 10;
 pub struct OpenOptions {
     /// The clocks leases are judged by.
     pub clock: Arc<dyn StoreClock>,
+    /// What opening may change.
+    pub opening: Opening,
     /// Switches that break rules on purpose.
     #[cfg(feature = "testing")]
     pub mutations: crate::mutation::Mutations,
@@ -66,6 +69,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             clock: Arc::new(SystemClock),
+            opening: Opening::default(),
             #[cfg(feature = "testing")]
             mutations: crate::mutation::Mutations::default(),
             #[cfg(feature = "testing")]
@@ -152,13 +156,13 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, or makes a fresh one when there is no file. Blocking, a few milliseconds.
+    /// Opens the store at `path`, or makes a fresh one when there is no file, as far as `options.opening` allows.
+    /// Blocking, a few milliseconds.
     ///
     /// Errors say what is wrong with the place or the file; nothing existing is ever overwritten.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Arc<Self>, OpenError> {
-        let conn = open::prepare(path, options.clock.wall_ms(), |folder| {
-            options.probe(folder)
-        })?;
+        let (opening, now_ms) = (options.opening, options.clock.wall_ms());
+        let conn = open::prepare(path, opening, now_ms, |folder| options.probe(folder))?;
         let watchers = Arc::new(Watchers::new(options.switches()));
         let shared = Arc::new(SharedState {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),

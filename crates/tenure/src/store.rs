@@ -11,18 +11,52 @@ use tenure_core::SessionId;
 use tenure_engine::{Client, EngineError, SystemEnvironment};
 use tenure_server::{ClusterSecret, HttpPeers};
 use tenure_store::{
-    AppendError, DeleteError, OpenError, OpenOptions, ReadError, ReplayError, SessionQuery,
-    SessionRow, SqliteStore, Store,
+    AppendError, DeleteError, OpenError, OpenOptions, Opening, ReadError, ReplayError,
+    SessionQuery, SessionRow, SqliteStore, Store,
 };
 
-/// Opens the store; a missing file is made.
+/// Opens the store for what begins something in it: a missing one is made, an older one is brought up to date.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
 pub async fn open(config: &Config) -> CliResult<Arc<dyn Store>> {
+    opened(config, Opening::Make).await
+}
+
+/// Opens a store that must be there for what runs in it; an older one is brought up to date.
+///
+/// # Errors
+/// It is not there, or as [`open`].
+pub async fn open_to_run(config: &Config) -> CliResult<Arc<dyn Store>> {
+    opened(config, Opening::Update).await
+}
+
+/// Opens a store for who looks, or acts on a session that is there: nothing of the place is changed.
+///
+/// # Errors
+/// It is not there, or older, or as [`open`].
+pub async fn open_existing(config: &Config) -> CliResult<Arc<dyn Store>> {
+    opened(config, Opening::Look).await
+}
+
+async fn opened(config: &Config, opening: Opening) -> CliResult<Arc<dyn Store>> {
+    look(config, opening)
+        .await?
+        .map_err(|e| open_error(&e, config))
+}
+
+/// As [`open_existing`], with the store's own error for whoever tells the kinds apart.
+///
+/// # Errors
+/// The password cannot be had.
+pub async fn try_existing(config: &Config) -> CliResult<Result<Arc<dyn Store>, OpenError>> {
+    look(config, Opening::Look).await
+}
+
+async fn look(config: &Config, opening: Opening) -> CliResult<Result<Arc<dyn Store>, OpenError>> {
     match &config.store.value {
-        StoreUrl::Sqlite(path) => sqlite(path, config),
-        StoreUrl::Postgres(url) => postgres::open(config, url).await,
+        StoreUrl::Sqlite(path) => Ok(sqlite(path, opening)),
+        StoreUrl::Postgres(url) => postgres::open(config, url, opening).await,
     }
 }
 
@@ -32,38 +66,17 @@ pub async fn open(config: &Config) -> CliResult<Arc<dyn Store>> {
 /// What no waiting mends.
 pub async fn wait_for(config: &Config) -> CliResult<Arc<dyn Store>> {
     match &config.store.value {
-        StoreUrl::Sqlite(_) => open_existing(config).await,
+        StoreUrl::Sqlite(_) => open_to_run(config).await,
         StoreUrl::Postgres(url) => postgres::wait(config, url).await,
     }
 }
 
-fn sqlite(path: &Path, config: &Config) -> CliResult<Arc<dyn Store>> {
-    let opened = SqliteStore::open(path, OpenOptions::default());
-    Ok(opened.map_err(|e| open_error(&e, config))?)
-}
-
-/// Opens a store that must be there: looking for a session must not make an empty one.
-///
-/// # Errors
-/// It is not there, or as [`open`].
-pub async fn open_existing(config: &Config) -> CliResult<Arc<dyn Store>> {
-    match config.store.value.path() {
-        Some(path) if !exists(path)? => Err(CliError::usage(format!(
-            "there are no sessions: {} does not exist",
-            path.display()
-        ))
-        .hint(format!("the store comes from {}", config.store.origin))
-        .hint("`tenure run \"…\"` starts a session")),
-        _ => open(config).await,
-    }
-}
-
-/// Is there a store? A file that cannot be looked at is an error, not an absence.
-pub fn exists(path: &Path) -> CliResult<bool> {
-    path.try_exists().map_err(|e| {
-        CliError::failed(format!("{} cannot be looked at: {e}", path.display()))
-            .hint("check the owner and mode of its folder, or choose another place with --store")
-    })
+fn sqlite(path: &Path, opening: Opening) -> Result<Arc<dyn Store>, OpenError> {
+    let options = OpenOptions {
+        opening,
+        ..OpenOptions::default()
+    };
+    Ok(SqliteStore::open(path, options)?)
 }
 
 /// A client of the store: what needs no ownership.
@@ -114,9 +127,11 @@ pub async fn secret(store: &dyn Store) -> Result<Option<ClusterSecret>, ReadErro
     Ok(bytes.ok().map(ClusterSecret::new))
 }
 
-fn open_error(error: &OpenError, config: &Config) -> CliError {
+/// An error of opening, with what to do next.
+pub fn open_error(error: &OpenError, config: &Config) -> CliError {
     let told = match error {
-        OpenError::BadUrl { .. } => CliError::usage(error.to_string()),
+        OpenError::BadUrl { .. } | OpenError::Older { .. } => CliError::usage(error.to_string()),
+        OpenError::Missing { others, grant, .. } => missing(error, others, grant.as_deref()),
         _ => CliError::failed(error.to_string()),
     };
     let told = match error {
@@ -133,6 +148,30 @@ fn open_error(error: &OpenError, config: &Config) -> CliError {
         _ => told,
     };
     told.hint(format!("the store comes from {}", config.store.origin))
+}
+
+/// There is no store, and whoever only looks makes none.
+fn missing(error: &OpenError, others: &[String], grant: Option<&str>) -> CliError {
+    let told = CliError::usage(format!("there are no sessions: {error}"));
+    let told = match others {
+        [] => told,
+        some => {
+            let named: Vec<String> = some
+                .iter()
+                .map(|name| format!("`?schema={name}`"))
+                .collect();
+            told.hint(format!(
+                "this database has one in {}: is that the one you mean?",
+                named.join(", ")
+            ))
+        }
+    };
+    match grant {
+        Some(grant) => told.hint(format!(
+            "this user may not make one; the owner of the database can give the right: {grant}"
+        )),
+        None => told.hint("`tenure run \"…\"` starts a session, and makes the store"),
+    }
 }
 
 /// The session that `text` names: its id, or the beginning of exactly one.

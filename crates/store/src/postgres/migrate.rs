@@ -3,8 +3,9 @@
 use super::conn::{Conn, Maker, Use};
 use super::place::Place;
 use super::sql::params;
-use super::trouble::{Trouble, not_opened};
+use super::trouble::{Trouble, looking, making, not_opened};
 use crate::error::OpenError;
+use crate::opening::Opening;
 
 /// Every migration, oldest first; its number is its place, from 1.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
@@ -56,16 +57,42 @@ fn checksum(sql: &str) -> String {
     format!("{:016x}", fnv(&[sql]))
 }
 
-/// Looks at the server and brings the schema up to date. Errors: too old a server, a standby, a newer schema,
-/// missing rights.
-pub(super) async fn prepare(maker: &Maker, wall_ms: i64) -> Result<(), OpenError> {
+/// Looks at the server and brings the schema up to date, as far as `opening` allows. Errors: too old a server, a
+/// standby, a newer schema, missing rights; no schema or an older one that is to stay as it is.
+pub(super) async fn prepare(
+    maker: &Maker,
+    opening: Opening,
+    wall_ms: i64,
+) -> Result<(), OpenError> {
     let conn = maker.connect(Use::Build, "tenure").await?;
     let place = &*maker.place;
-    let failed = |trouble: Trouble| not_opened(place, &trouble);
     inspect(&conn, place).await?;
-    if is_current(&conn, place).await? {
-        return Ok(());
+    match version(&conn, place).await {
+        Ok(Some(found)) if found == newest() => Ok(()),
+        Ok(None) if !opening.makes() => Err(OpenError::Missing {
+            path: format!("{}, schema `{}`,", place.shown, place.schema),
+            others: stores(&conn, place).await?,
+            grant: grant(&conn, place).await?,
+        }),
+        Ok(Some(found)) if !opening.updates() => Err(OpenError::Older {
+            path: place.shown.clone(),
+            found,
+            known: newest(),
+        }),
+        Ok(_) => build(&conn, place, wall_ms).await,
+        Err(OpenError::MissingRights { path, detail, .. }) if !opening.updates() => {
+            Err(OpenError::MissingRights {
+                path,
+                detail,
+                grant: looking(place),
+            })
+        }
+        Err(error) => Err(error),
     }
+}
+
+async fn build(conn: &Conn, place: &Place, wall_ms: i64) -> Result<(), OpenError> {
+    let failed = |trouble: Trouble| not_opened(place, &trouble);
     // One at a time: whoever comes second finds it done.
     let lock = fnv(&["tenure migration", &place.schema]).cast_signed();
     let begin = format!(
@@ -73,7 +100,7 @@ pub(super) async fn prepare(maker: &Maker, wall_ms: i64) -> Result<(), OpenError
         Use::Build.limits(true)
     );
     conn.long_batch(&begin).await.map_err(failed)?;
-    let migrated = migrate(&conn, place, wall_ms).await;
+    let migrated = migrate(conn, place, wall_ms).await;
     let end = if migrated.is_ok() {
         "COMMIT"
     } else {
@@ -143,8 +170,33 @@ impl Server {
     }
 }
 
-/// Has every migration been applied, and by a program that knew the same ones?
-async fn is_current(conn: &Conn, place: &Place) -> Result<bool, OpenError> {
+/// Schemas of this database that hold a store: who mistyped one finds it among them.
+async fn stores(conn: &Conn, place: &Place) -> Result<Vec<String>, OpenError> {
+    let rows = conn.rows(STORES, &[]).await;
+    let rows = rows.map_err(|trouble| not_opened(place, &trouble))?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+const STORES: &str = "SELECT n.nspname::TEXT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+     WHERE c.relkind = 'r' AND c.relname IN ('migration', 'session', 'claim', 'cluster') \
+     GROUP BY n.nspname HAVING count(*) = 4 ORDER BY 1 LIMIT 5";
+
+/// What this user lacks to make a store here.
+async fn grant(conn: &Conn, place: &Place) -> Result<Option<String>, OpenError> {
+    let schema = place.quoted_schema();
+    let may = conn.first(MAY_MAKE, params![TEXT: schema]).await;
+    let may = may.map_err(|trouble| not_opened(place, &trouble))?;
+    Ok(match may {
+        Some(row) if !row.get::<_, bool>(0) => Some(making(place)),
+        _ => None,
+    })
+}
+
+const MAY_MAKE: &str = "SELECT coalesce(has_schema_privilege(to_regnamespace($1)::OID, 'CREATE'), \
+     has_database_privilege(current_database(), 'CREATE'))";
+
+/// How many migrations have been applied, all of them by a program that knew the same ones. None: there is no store.
+async fn version(conn: &Conn, place: &Place) -> Result<Option<u32>, OpenError> {
     let failed = |trouble: Trouble| not_opened(place, &trouble);
     let exists = conn
         .first(
@@ -154,7 +206,7 @@ async fn is_current(conn: &Conn, place: &Place) -> Result<bool, OpenError> {
         .await
         .map_err(failed)?;
     if !exists.is_some_and(|row| row.get(0)) {
-        return Ok(false);
+        return Ok(None);
     }
     let rows = conn
         .rows(
@@ -177,7 +229,8 @@ async fn is_current(conn: &Conn, place: &Place) -> Result<bool, OpenError> {
             });
         }
     }
-    Ok(found == i64::from(newest()))
+    // Known, and so small enough.
+    Ok(Some(u32::try_from(found).unwrap_or(0)))
 }
 
 async fn migrate(conn: &Conn, place: &Place, wall_ms: i64) -> Result<(), OpenError> {
@@ -203,7 +256,7 @@ async fn migrate(conn: &Conn, place: &Place, wall_ms: i64) -> Result<(), OpenErr
     .await
     .map_err(failed)?;
     // Looked at again: another process may have come first.
-    if is_current(conn, place).await? {
+    if version(conn, place).await? == Some(newest()) {
         return Ok(());
     }
     let done = conn

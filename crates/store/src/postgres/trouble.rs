@@ -55,7 +55,6 @@ impl Trouble {
 fn told(code: &str, words: &str) -> String {
     let advice = match code {
         "53100" => "the server's disk is full; free some space there",
-        "53300" => "the server has no connection left; raise max_connections or use fewer nodes",
         "55P03" => "a row is locked by another connection that does not move; try again",
         "57014" => "it took too long; the server may be overloaded",
         "25006" => {
@@ -156,8 +155,11 @@ pub(super) fn not_connected(place: &Place, error: &tokio_postgres::Error) -> Ope
             detail,
             grant: "GRANT CONNECT ON DATABASE … TO …".to_owned(),
         },
-        // Starting up, shutting down, too many clients: it may be different in a moment.
-        "57P01" | "57P02" | "57P03" | "53300" => OpenError::Unreachable { path, detail },
+        // Starting up, shutting down: it may be different in a moment.
+        "57P01" | "57P02" | "57P03" => OpenError::Unreachable { path, detail },
+        // Of the server, the database or the role; a pooler has a limit of its own, and no code for it.
+        "53300" => OpenError::Crowded { path, detail },
+        "08P01" if detail.contains(POOLER_IS_FULL) => OpenError::Crowded { path, detail },
         code => OpenError::Other {
             path,
             detail: format!("{detail} (SQLSTATE {code})"),
@@ -165,10 +167,16 @@ pub(super) fn not_connected(place: &Place, error: &tokio_postgres::Error) -> Ope
     }
 }
 
+/// How pgbouncer says that it takes no more clients, and that it hands connections around by the statement. It knows
+/// one language.
+const POOLER_IS_FULL: &str = "no more connections allowed";
+const BY_STATEMENT: &str = "statement pooling";
+
 /// Why a store could not be opened, from a statement that failed while it was.
 pub(super) fn not_opened(place: &Place, trouble: &Trouble) -> OpenError {
     let path = place.shown.clone();
     match trouble {
+        Trouble::Lost(words) if words.contains(BY_STATEMENT) => OpenError::StatementPooled { path },
         Trouble::Lost(words) => OpenError::Unreachable {
             path,
             detail: words.clone(),
@@ -192,16 +200,32 @@ pub(super) fn not_opened(place: &Place, trouble: &Trouble) -> OpenError {
 /// The statement that gives what is missing.
 fn grant(place: &Place, words: &str) -> String {
     let user = place.config.get_user().unwrap_or("the_user");
-    let database = place.config.get_dbname().unwrap_or("the_database");
     let schema = &place.schema;
     if words.contains("database") {
-        format!("GRANT CREATE ON DATABASE \"{database}\" TO \"{user}\"")
+        making(place)
     } else {
         format!(
             "GRANT ALL ON SCHEMA \"{schema}\" TO \"{user}\"; GRANT ALL ON ALL TABLES IN SCHEMA \"{schema}\" TO \
              \"{user}\"; GRANT ALL ON ALL SEQUENCES IN SCHEMA \"{schema}\" TO \"{user}\""
         )
     }
+}
+
+/// The statement that lets the user make a store.
+pub(super) fn making(place: &Place) -> String {
+    let user = place.config.get_user().unwrap_or("the_user");
+    let database = place.config.get_dbname().unwrap_or("the_database");
+    format!("GRANT CREATE ON DATABASE \"{database}\" TO \"{user}\"")
+}
+
+/// The statements that give what looking needs, and no more.
+pub(super) fn looking(place: &Place) -> String {
+    let user = place.config.get_user().unwrap_or("the_user");
+    let schema = &place.schema;
+    format!(
+        "GRANT USAGE ON SCHEMA \"{schema}\" TO \"{user}\"; GRANT SELECT ON ALL TABLES IN SCHEMA \"{schema}\" TO \
+         \"{user}\""
+    )
 }
 
 #[cfg(test)]

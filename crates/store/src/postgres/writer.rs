@@ -47,6 +47,15 @@ const BARRIER: &str = "SELECT c.relname::TEXT, l.pid, coalesce(nullif(a.applicat
      ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') \
      AND l.pid <> pg_backend_pid() ORDER BY l.granted DESC LIMIT 1";
 
+/// Who holds the row of a session: the transaction that its latest version names. A row that several share, for reading
+/// alone, names none.
+const HOLDER: &str = "SELECT l.pid, coalesce(nullif(a.application_name, ''), 'without a name'), \
+     to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') FROM @.session s \
+     JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = s.xmax AND l.granted \
+     LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE s.id = $1 AND l.pid <> pg_backend_pid() LIMIT 1";
+
+/// Writers of interrupts: while one waits for a row that somebody holds, the other one goes on.
+pub(super) const INTERRUPTERS: usize = 2;
 /// Writers of appends.
 pub(super) const APPENDERS: usize = 2;
 
@@ -577,9 +586,17 @@ impl Writer {
                     }
                     return;
                 }
+                let alone = match &groups[..] {
+                    [one] if late && barrier.is_none() => Some(one.session.clone()),
+                    _ => None,
+                };
+                let holder = match alone {
+                    Some(session) => self.holder(&session).await,
+                    None => None,
+                };
                 Failure {
                     unknown: false,
-                    reason: barrier.unwrap_or_else(|| trouble.words()),
+                    reason: barrier.or(holder).unwrap_or_else(|| trouble.words()),
                 }
             }
             Broken::NotBegun(reason) => {
@@ -615,6 +632,21 @@ impl Writer {
         Some(format!(
             "the whole table `{table}` is locked by the server's process {pid} ({name}); it has to end its \
              transaction, or `SELECT pg_terminate_backend({pid})` ends it"
+        ))
+    }
+
+    /// Who holds a session's row and does not let go, in words.
+    async fn holder(&self, session: &SessionId) -> Option<String> {
+        let conn = self.conn.as_ref()?;
+        let params = params![TEXT: session.as_str()];
+        let found = conn.first(HOLDER, params).await.ok()??;
+        let (pid, name): (i32, String) = (found.get(0), found.get(1));
+        // Of other users' connections not everybody is told everything.
+        let since: Option<String> = found.get(2);
+        let since = since.map_or_else(String::new, |at| format!(" since {at} UTC"));
+        Some(format!(
+            "session {session} is locked by the server's process {pid} ({name}){since}; it has to end its transaction, or \
+             `SELECT pg_terminate_backend({pid})` ends it"
         ))
     }
 

@@ -2,6 +2,7 @@
 
 use super::schema;
 use crate::error::OpenError;
+use crate::opening::Opening;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::io;
@@ -130,12 +131,17 @@ pub(super) fn network(magic: i64, name: &str) -> Option<String> {
         .map(|(_, kind)| (*kind).to_owned())
 }
 
-/// Makes the folder with mode 0700, if it is missing.
-fn make_folder(path: &Path) -> Result<PathBuf, OpenError> {
-    let folder = match path.parent() {
+/// The folder that holds the file.
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
-    };
+    }
+}
+
+/// Makes the folder with mode 0700, if it is missing.
+fn make_folder(path: &Path) -> Result<PathBuf, OpenError> {
+    let folder = folder_of(path);
     if !folder.is_dir() {
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -146,9 +152,10 @@ fn make_folder(path: &Path) -> Result<PathBuf, OpenError> {
     Ok(folder)
 }
 
-/// Makes sure that a sound, current store is at `path`; returns its first connection.
+/// Makes sure that a sound, current store is at `path`, as far as `opening` allows; returns its first connection.
 pub(super) fn prepare(
     path: &Path,
+    opening: Opening,
     now_ms: i64,
     probe: impl Fn(&Path) -> Option<(i64, String)>,
 ) -> Result<Connection, OpenError> {
@@ -161,7 +168,10 @@ pub(super) fn prepare(
             ),
         });
     }
-    let folder = make_folder(path)?;
+    let folder = match opening.makes() {
+        true => make_folder(path)?,
+        false => folder_of(path),
+    };
     if let Some(kind) = probe(&folder).and_then(|(magic, name)| network(magic, &name)) {
         return Err(OpenError::NetworkFileSystem {
             path: shown(path),
@@ -183,12 +193,30 @@ pub(super) fn prepare(
             });
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path, now_ms)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && opening.makes() => {
+            create(path, now_ms)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(OpenError::Missing {
+                path: shown(path),
+                others: Vec::new(),
+                grant: None,
+            });
+        }
         Err(error) => return Err(classify_io(path, &error)),
     }
     check_access(path)?;
-    let mut conn = connect(path, Role::Write)?;
+    let mut conn = file(path)?;
+    // Before anything else is done to it: it may be another program's.
     let found = schema::inspect(&conn, path)?;
+    if found < schema::newest() && !opening.updates() {
+        return Err(OpenError::Older {
+            path: shown(path),
+            found,
+            known: schema::newest(),
+        });
+    }
+    settings(&conn, path, Role::Write)?;
     schema::migrate(&mut conn, path, found, now_ms)?;
     Ok(conn)
 }
@@ -264,8 +292,18 @@ pub(super) enum Role {
     Read,
 }
 
+/// How long a connection that is being opened waits for another one's lock: that one may be recovering the file.
+const RECOVERY: Duration = Duration::from_secs(5);
+
 /// Opens a connection to an existing store and asserts how it works.
 pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, OpenError> {
+    let conn = file(path)?;
+    settings(&conn, path, role)?;
+    Ok(conn)
+}
+
+/// Opens an existing file, and asks nothing of it yet.
+fn file(path: &Path) -> Result<Connection, OpenError> {
     let failed = |error: rusqlite::Error| classify(path, &error);
     // Readers open the file for writing too: a WAL needs its shared memory. `query_only` keeps them honest.
     let conn = Connection::open_with_flags(
@@ -274,11 +312,21 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, OpenError> 
     )
     .map_err(failed)?;
     conn.set_prepared_statement_cache_capacity(128);
+    let set = || -> rusqlite::Result<()> {
+        conn.busy_timeout(RECOVERY)?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        Ok(())
+    };
+    set().map_err(failed)?;
+    Ok(conn)
+}
+
+/// How a store's connection works, asserted.
+fn settings(conn: &Connection, path: &Path, role: Role) -> Result<(), OpenError> {
+    let failed = |error: rusqlite::Error| classify(path, &error);
     // The wait for the write lock is the writer's own, fair and bounded; this one covers recovery.
     let wait = if role == Role::Write { 0 } else { 5_000 };
     let set = || -> rusqlite::Result<(String, i64)> {
-        conn.busy_timeout(Duration::from_secs(5))?;
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // Plans that do not depend on what is bound. Else each comparison of a bound value with the condition of
         // a partial index makes SQLite prepare the statement again whenever another value is bound.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -304,7 +352,7 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, OpenError> 
             ),
         });
     }
-    Ok(conn)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod large;
 mod leftovers;
 mod memory_backend;
 mod mutants;
+mod opening;
 mod places;
 mod postgres_backend;
 mod postgres_conformance;

@@ -463,6 +463,81 @@ async fn one_that_the_server_cannot_take_fails_alone() {
     }
 }
 
+fn interrupt(w: &World, session: &SessionId) -> Interrupt {
+    Interrupt {
+        session: session.clone(),
+        interrupt: InterruptId::from_bits(w.bits()),
+        execution: None,
+        by: "test".to_owned(),
+        now_ms: 1,
+    }
+}
+
+/// Somebody's long transaction on one session's row stops the interrupts of no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupt_that_waits_for_a_lock_keeps_no_other_waiting() {
+    let Some(at) = behind() else { return };
+    let (free, _owner) = at.owner().await;
+    for _ in 0..10 {
+        let (stuck, _owner) = at.owner().await;
+        let client = at.holder(&stuck).await;
+        let mut waits = at.store.interrupt(interrupt(&at.w, &stuck));
+        assert!((&mut waits).now_or_never().is_none());
+        at.until_it_waits_for_a_lock();
+        let other = at.store.interrupt(interrupt(&at.w, &free)).await;
+        let waiting = (&mut waits).now_or_never();
+        client.batch_execute("ROLLBACK").await.unwrap();
+        assert!(
+            matches!(other, Ok(Interrupted::Accepted { .. })),
+            "{other:?}"
+        );
+        match waiting {
+            None => {
+                // It may still be told that it waited too long.
+                let _ = waits.await;
+                return;
+            }
+            // On a busy machine its patience was over before the other came; that is not always so.
+            Some(told) => assert!(told.is_err()),
+        }
+    }
+    panic!("the interrupt of a free session waited for the lock of another");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_session_is_told_by_whom_and_since_when() {
+    let Some(at) = behind() else { return };
+    let (stuck, _owner) = at.owner().await;
+    let client = at.holder(&stuck).await;
+    let who = "SELECT pg_backend_pid()::TEXT, to_char(xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') \
+               FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    let row = client.query_one(who, &[]).await.unwrap();
+    let (pid, since): (&str, &str) = (row.get(0), row.get(1));
+    let refused = at
+        .store
+        .interrupt(interrupt(&at.w, &stuck))
+        .await
+        .unwrap_err();
+    let append = Append::unfenced(stuck.clone(), vec![at.w.renamed("x")]);
+    for refused in [refused, at.store.append(append).await.unwrap_err()] {
+        assert!(
+            matches!(refused, AppendError::Unavailable { .. }),
+            "{refused:?}"
+        );
+        let told = refused.to_string();
+        for part in [
+            format!("session {stuck} is locked by the server's process {pid}"),
+            format!("since {since} UTC"),
+            format!("pg_terminate_backend({pid})"),
+        ] {
+            assert!(told.contains(&part), "{part}: {told}");
+        }
+    }
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let accepted = at.store.interrupt(interrupt(&at.w, &stuck)).await;
+    assert!(matches!(accepted, Ok(Interrupted::Accepted { .. })));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_and_interrupts_wait_for_no_batch() {
     let Some(at) = behind() else { return };

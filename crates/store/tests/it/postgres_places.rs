@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_store::conformance::World;
 use tenure_store::postgres::{Options, PostgresStore, without_password};
 use tenure_store::*;
-use tenure_testbed::pgbouncer::Pooler;
+use tenure_testbed::pgbouncer::{Mode, Pooler};
 use tenure_testbed::postgres::{Cluster, Database, Options as Servers, Tls, shared_or_skip};
 
 fn refused(url: &str) -> OpenError {
@@ -114,6 +114,38 @@ fn a_missing_right_is_named_with_the_statement_that_gives_it() {
     database
         .execute(&format!("DROP OWNED BY {name} CASCADE; DROP ROLE {name}"))
         .unwrap();
+}
+
+#[test]
+fn a_server_without_a_connection_left_is_not_taken_for_one_that_is_away() {
+    let Some(database) = database() else { return };
+    let name = format!("u_{}", uuid::Uuid::new_v4().simple());
+    let one = format!("CREATE ROLE {name} LOGIN PASSWORD 'pw' CONNECTION LIMIT 1");
+    database.execute(&one).unwrap();
+    let said = refused(&as_user(database.url(), &name, "pw"));
+    assert!(matches!(said, OpenError::Crowded { .. }), "{said}");
+    let told = said.to_string();
+    assert!(
+        told.contains("max_connections") && !told.contains("address right"),
+        "{told}"
+    );
+    database.execute(&format!("DROP ROLE {name}")).unwrap();
+}
+
+#[test]
+fn real_a_pooler_in_statement_mode_is_told_with_the_modes_that_work() {
+    let Some(database) = database() else { return };
+    if Pooler::or_skip(database.server(), 1).is_none() {
+        return;
+    }
+    let pooler = Pooler::with_mode(database.server(), 4, Mode::Statement).unwrap();
+    let said = refused(&pooler.url(database.url()));
+    assert!(matches!(said, OpenError::StatementPooled { .. }), "{said}");
+    let told = said.to_string();
+    assert!(
+        told.contains("session or transaction") && !told.contains("address right"),
+        "{told}"
+    );
 }
 
 #[test]

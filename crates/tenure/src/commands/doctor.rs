@@ -12,7 +12,7 @@ use crate::{providers, store};
 use serde_json::json;
 use std::time::Duration;
 use tenure_provider::{Finding, probe};
-use tenure_store::{SessionQuery, SessionState, Store};
+use tenure_store::{OpenError, SessionQuery, SessionState, Store};
 
 /// An endpoint that does not answer within this is reported.
 const PROBE_WITHIN: Duration = Duration::from_secs(10);
@@ -149,24 +149,12 @@ fn configuration(config: &Config, report: &mut Report) {
 }
 
 async fn sessions(config: &Config, report: &mut Report) {
-    if let Some(path) = config.store.value.path() {
-        match store::exists(path) {
-            Ok(true) => {}
-            Ok(false) => {
-                report.good(
-                    "store",
-                    format!("{} will be made when it is needed", path.display()),
-                );
-                return;
-            }
-            Err(error) => {
-                report.broken("store", &error);
-                return;
-            }
+    let store = match store::try_existing(config).await {
+        Ok(Ok(store)) => store,
+        Ok(Err(error)) => {
+            not_there(config, &error, report);
+            return;
         }
-    }
-    let store = match store::open(config).await {
-        Ok(store) => store,
         Err(error) => {
             report.broken("store", &error);
             return;
@@ -211,6 +199,29 @@ async fn sessions(config: &Config, report: &mut Report) {
     match stranded(store.as_ref()).await {
         Ok(words) => report.0.extend(words),
         Err(error) => report.broken("sessions", &error),
+    }
+}
+
+/// A store that is not there or not up to date is no fault: whoever begins something there sees to it.
+fn not_there(config: &Config, error: &OpenError, report: &mut Report) {
+    match error {
+        OpenError::Missing { grant: Some(_), .. } => {
+            report.broken("store", &store::open_error(error, config));
+        }
+        OpenError::Missing { path, others, .. } if others.is_empty() => {
+            report.good("store", format!("{path} will be made when it is needed"));
+        }
+        OpenError::Missing { .. } => {
+            let told = store::open_error(error, config);
+            report.add(
+                Mark::Note,
+                "store",
+                told.message,
+                Some(told.hints.join("; ")),
+            );
+        }
+        OpenError::Older { .. } => report.add(Mark::Note, "store", error.to_string(), None),
+        error => report.broken("store", &store::open_error(error, config)),
     }
 }
 

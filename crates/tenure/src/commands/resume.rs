@@ -33,7 +33,7 @@ pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u
     let cwd = working_folder(None)?;
     let config = load(&Flags::from(global), &cx.env, &cwd)?;
     config.warnings().iter().for_each(|text| notice(text));
-    let store = store::open_existing(&config).await?;
+    let store = store::open_to_run(&config).await?;
     match &args.session {
         Some(text) => {
             let row = store::find(store.as_ref(), text).await?;

@@ -176,7 +176,7 @@ async fn target(asked: &Asked, args: &RunArgs) -> CliResult<Target> {
             model,
         });
     }
-    let store = store::open_existing(config).await?;
+    let store = store::open_to_run(config).await?;
     let row = match &args.session {
         Some(text) => store::find(store.as_ref(), text).await?,
         None => last_used(store.as_ref(), &asked.cwd).await?,

@@ -4,6 +4,7 @@ use super::claims::silent;
 use super::show::each_event;
 use super::{Context, open, print};
 use crate::args::{Global, SessionsArgs};
+use crate::config::origin::Origin;
 use crate::environment::working_folder;
 use crate::exit::CliResult;
 use crate::render::escape::safe_line;
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 use tenure_core::event::body::Phase;
 use tenure_core::usage::Usage;
 use tenure_core::{EventBody, SessionError, SessionId};
-use tenure_store::{NodeRow, SessionQuery, SessionRow, SessionState, Store};
+use tenure_store::{NodeRow, OpenError, SessionQuery, SessionRow, SessionState, Store};
 
 /// The end of an execution is looked for in so many last events.
 const LAST_WORDS: u64 = 64;
@@ -25,20 +26,21 @@ const READS_AT_ONCE: usize = 8;
 /// Lists them.
 pub async fn run(cx: &Context, global: &Global, args: &SessionsArgs) -> CliResult {
     let config = open(cx, global)?;
-    if let Some(path) = config.store.value.path()
-        && !store::exists(path)?
-    {
-        return if args.json {
-            Ok(())
-        } else {
-            let path = path.display().to_string();
-            print(&format!(
-                "no sessions: no store at {} yet\n",
-                safe_line(&path)
-            ))
-        };
-    }
-    let store = store::open(&config).await?;
+    let store = match store::try_existing(&config).await? {
+        Ok(store) => store,
+        // Where nobody named a place, none can be mistyped: nothing has been done here yet.
+        Err(OpenError::Missing { path, .. }) if config.store.origin == Origin::Default => {
+            return if args.json {
+                Ok(())
+            } else {
+                print(&format!(
+                    "no sessions: no store at {} yet\n",
+                    safe_line(&path)
+                ))
+            };
+        }
+        Err(error) => return Err(store::open_error(&error, &config)),
+    };
     let directory = if args.here {
         Some(working_folder(None)?.to_string_lossy().into_owned())
     } else {

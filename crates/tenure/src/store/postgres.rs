@@ -5,7 +5,7 @@ use crate::exit::CliResult;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_store::postgres::{Options, PostgresStore};
-use tenure_store::{OpenError, Store};
+use tenure_store::{OpenError, Opening, Store};
 
 /// The longest wait between two tries to reach a server.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -13,12 +13,14 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Opens it once.
 ///
 /// # Errors
-/// What is wrong, and what to do.
-pub(super) async fn open(config: &Config, url: &str) -> CliResult<Arc<dyn Store>> {
+/// The password cannot be had.
+pub(super) async fn open(
+    config: &Config,
+    url: &str,
+    opening: Opening,
+) -> CliResult<Result<Arc<dyn Store>, OpenError>> {
     let complete = config.store_password.complete(url)?;
-    attempt(&complete)
-        .await
-        .map_err(|e| super::open_error(&e, config))
+    Ok(attempt(&complete, opening).await)
 }
 
 /// Opens it, and waits for a server that is away: a node that starts before its database is no failure.
@@ -29,8 +31,8 @@ pub(super) async fn wait(config: &Config, url: &str) -> CliResult<Arc<dyn Store>
     let complete = config.store_password.complete(url)?;
     let mut pause = Duration::from_millis(500);
     loop {
-        match attempt(&complete).await {
-            Err(error @ OpenError::Unreachable { .. }) => {
+        match attempt(&complete, Opening::Make).await {
+            Err(error @ (OpenError::Unreachable { .. } | OpenError::Crowded { .. })) => {
                 crate::commands::notice(&format!(
                     "{error} Trying again in {} s",
                     pause.as_secs_f64()
@@ -43,11 +45,14 @@ pub(super) async fn wait(config: &Config, url: &str) -> CliResult<Arc<dyn Store>
     }
 }
 
-async fn attempt(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+async fn attempt(url: &str, opening: Opening) -> Result<Arc<dyn Store>, OpenError> {
     let url = url.to_owned();
-    let opening =
-        tokio::task::spawn_blocking(move || PostgresStore::open(&url, Options::default()));
-    match opening.await {
+    let options = Options {
+        opening,
+        ..Options::default()
+    };
+    let opened = tokio::task::spawn_blocking(move || PostgresStore::open(&url, options));
+    match opened.await {
         Ok(opened) => opened.map(|store| store as Arc<dyn Store>),
         Err(_) => Err(OpenError::Other {
             path: "the store".to_owned(),

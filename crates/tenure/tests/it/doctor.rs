@@ -124,7 +124,7 @@ fn a_server_that_does_not_flush_or_only_reads_is_broken_and_said_at_the_start() 
     let told = |text: &str| text.matches("notice: NOT DURABLE").count();
     assert_eq!(told(&out.stderr), 1, "{}", out.stderr);
     let node = Node::of(cluster.command(&["node", "--name", "a"]).spawn().unwrap());
-    cluster.until("node a", || !cluster.lines(&["nodes", "--json"]).is_empty());
+    cluster.until("node a", || !cluster.nodes().is_empty());
     let out = node.terminated().exits(0);
     assert_eq!(told(&out.stderr), 1, "{}", out.stderr);
     // Who only looks is not told.

@@ -20,6 +20,7 @@ mod endings;
 mod export;
 mod following;
 mod json;
+mod looking;
 mod models;
 mod nodes;
 mod permissions;

@@ -64,10 +64,18 @@ impl Cluster {
         let args = [&["node", "--name", name], more].concat();
         let node = Node(Some(self.command(&args).spawn().unwrap()));
         self.until(&format!("node {name}"), || {
-            let nodes = self.lines(&["nodes", "--json"]);
-            nodes.iter().any(|node| node["name"] == name)
+            self.nodes().iter().any(|node| node["name"] == name)
         });
         node
+    }
+
+    /// None before the first node has made the store.
+    pub fn nodes(&self) -> Vec<Value> {
+        let out = self.run(&["nodes", "--json"]);
+        match out.stderr.contains("there is no store") {
+            true => Vec::new(),
+            false => out.exits(0).lines(),
+        }
     }
 
     pub fn until(&self, what: &str, mut seen: impl FnMut() -> bool) {
@@ -339,9 +347,7 @@ fn real_a_takeover_leaves_a_session_to_nodes_with_its_provider_and_key() {
             command.env(KEY.0, KEY.1);
         }
         let node = Node(Some(command.spawn().unwrap()));
-        cluster.until(name, || {
-            names(&cluster.lines(&["nodes", "--json"])).contains(&name)
-        });
+        cluster.until(name, || names(&cluster.nodes()).contains(&name));
         node
     };
     let mut owner = node("owner", true, None);
@@ -431,9 +437,7 @@ fn how_long_a_session_is_held_is_told_by_the_servers_clock() {
     };
     // The owner lives in yesterday, who looks in tomorrow.
     let node = Node(Some(off(&["node", "--name", "a"], -90_000)));
-    cluster.until("the node", || {
-        names(&cluster.lines(&["nodes", "--json"])) == ["a"]
-    });
+    cluster.until("the node", || names(&cluster.nodes()) == ["a"]);
     let out = cluster.run(&["run", "go", "--detach"]).exits(0);
     let session = out.stdout.trim().to_owned();
     wait_for_file(&cluster.place.path("project/started"));
@@ -501,6 +505,7 @@ fn a_store_that_cannot_be_used_is_told_apart_and_its_password_never_told() {
     let Some(cluster) = Cluster::new() else {
         return;
     };
+    cluster.run(&["run", "x"]).exits(0);
     let (user, password) = cluster.database.server().credentials().unwrap();
     let url = cluster.database.url();
     let with = |url: &str| {
@@ -570,6 +575,7 @@ fn the_password_may_stand_elsewhere_and_the_configuration_shows_none() {
         cluster.tells_no_password(&out);
         out
     };
+    cluster.run(&["run", "x"]).exits(0);
     run(&cluster.place, &["sessions"], &[("PGPASSWORD", &password)]).exits(0);
     cluster
         .place

@@ -37,7 +37,7 @@ impl<'a> Machine<'a> {
         let args = [&["node", "--name", self.name], more].concat();
         let node = Node::of(self.command(&args).spawn().unwrap());
         self.cluster.until(&format!("node {}", self.name), || {
-            let nodes = self.cluster.lines(&["nodes", "--json"]);
+            let nodes = self.cluster.nodes();
             nodes.iter().any(|node| node["name"] == self.name)
         });
         node

@@ -174,6 +174,17 @@ impl Database {
         &self.server
     }
 
+    /// The schemas that were made in it, in order, with commas between them; none where there are none.
+    ///
+    /// # Errors
+    /// As [`Server::execute`].
+    pub fn schemas(&self) -> Result<Option<String>, Error> {
+        self.value(
+            "SELECT string_agg(nspname, ',' ORDER BY nspname) FROM pg_namespace \
+             WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema')",
+        )
+    }
+
     /// Runs statements in it, over a connection of their own.
     ///
     /// # Errors
