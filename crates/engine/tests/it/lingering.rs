@@ -3,14 +3,16 @@
 use crate::fakes::*;
 use crate::support::*;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::event::EventBody;
+use tenure_core::facts::IdSource;
 use tenure_core::id::{Incarnation, SessionId};
 use tenure_engine::*;
-use tenure_store::{Acquire, Tenure};
+use tenure_store::{Acquire, ProcessId, Tenure};
 use tenure_tools::permission::Access;
 use tenure_tools::{AtWork, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 
@@ -87,6 +89,66 @@ fn spec(name: &str) -> ToolSpec {
     }
 }
 
+/// What waits for longer than this waits for ever here, so that nothing goes on by time.
+const LONG: Duration = Duration::from_secs(3);
+/// As long as a hand-over waits for what stopped calls started.
+const HAND_OVER: Duration = Duration::from_secs(4);
+
+/// The system's world, in which no long wait ever ends.
+#[derive(Default)]
+struct Endless(Mutex<Vec<Duration>>);
+
+impl Endless {
+    /// Does somebody wait for so long?
+    fn waits(&self, duration: Duration) -> bool {
+        self.0.lock().unwrap().contains(&duration)
+    }
+}
+
+impl IdSource for Endless {
+    fn next_bits(&self) -> u128 {
+        SystemEnvironment.next_bits()
+    }
+}
+
+impl Environment for Endless {
+    fn now_ms(&self) -> i64 {
+        SystemEnvironment.now_ms()
+    }
+
+    fn boot_ms(&self) -> u64 {
+        SystemEnvironment.boot_ms()
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnvironment.random()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        if duration < LONG {
+            return SystemEnvironment.sleep(duration);
+        }
+        self.0.lock().unwrap().push(duration);
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        SystemEnvironment.spawn(future);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        SystemEnvironment.blocking(work)
+    }
+
+    fn end_leftover(&self, process: ProcessId) -> BoxFuture<'static, Result<(), String>> {
+        SystemEnvironment.end_leftover(process)
+    }
+
+    fn as_ids(&self) -> &dyn IdSource {
+        self
+    }
+}
+
 /// A model that calls a tool which leaves something, then one that must not run beside that; and a lease so long that
 /// nothing here goes on by time.
 fn bed() -> (Bed, Left) {
@@ -126,7 +188,8 @@ async fn some_looks(bed: &Bed, session: &SessionId) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_call_waits_until_nothing_of_a_stopped_one_is_at_work() {
-    let (bed, left) = bed();
+    let (mut bed, left) = bed();
+    bed.config.env = Arc::<Endless>::default();
     let engine = bed.engine().await;
     let session = begins(&bed, &left).await;
     bed.interrupt(&session).await;
@@ -184,7 +247,9 @@ async fn nobody_waits_for_a_call_that_left_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_waits_until_nothing_of_the_stopped_calls_is_at_work() {
-    let (bed, left) = bed();
+    let (mut bed, left) = bed();
+    let env = Arc::<Endless>::default();
+    bed.config.env = env.clone();
     let a = bed.engine().await;
     let session = begins(&bed, &left).await;
     let b = bed.engine().await;
@@ -192,8 +257,8 @@ async fn a_hand_over_waits_until_nothing_of_the_stopped_calls_is_at_work() {
         let a = a.clone();
         async move { a.shutdown_now().await }
     });
-    let draining = async || bed.store.nodes().await.unwrap().iter().any(|n| n.draining);
-    eventually("the mark of draining", draining).await;
+    let waits = async || env.waits(HAND_OVER);
+    eventually("the hand-over to wait", waits).await;
     some_looks(&bed, &session).await;
     let row = bed.store.session(&session).await.unwrap().unwrap();
     assert_eq!(row.epoch, 1, "not given away yet");
