@@ -327,10 +327,16 @@ async fn quiet(
         }
     }
     if tenure.lost.is_empty() {
-        // An owner's own word, by the store's clock: one that was set back does not lengthen it.
+        // An owner's own word, by the store's clock: one that was set back does not lengthen it, and one that was set
+        // ahead does not shorten it for what is left.
         let longest = (shared.config.lease + LOCK_DELAY).as_millis() as u64;
+        let told = tenure.quiet_ms > 0 && !tenure.left.is_empty();
         let tenure = Tenure {
-            quiet_ms: tenure.quiet_ms.min(longest),
+            quiet_ms: if told {
+                longest
+            } else {
+                tenure.quiet_ms.min(longest)
+            },
             ..tenure.clone()
         };
         return Ok(Quiet::after(shared, session, &tenure));

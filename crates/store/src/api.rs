@@ -97,7 +97,7 @@ pub enum HookOp {
     HandOver {
         /// The successor.
         to: Option<Incarnation>,
-        /// How long it has to accept, in milliseconds.
+        /// How long it has to accept, in milliseconds; a minute at most.
         accept_ms: u64,
     },
     /// Something that calls of this tenure started may live so long yet, though they are settled: whoever takes the
@@ -327,7 +327,9 @@ pub struct Tenure {
     /// How many milliseconds from now on something that an owner before started may still live (R10): of a lost one,
     /// what is left of its last lease by the store's clock and by this process's own, and a second; of one that let
     /// go, what it said ([`HookOp::Quiet`]). 0 when its process is known to be gone with all it started, and when
-    /// there was no such owner. The log moves at once; the first spawn waits, or for a proof.
+    /// there was no such owner. The log moves at once; the first spawn waits, or for a proof. Of an owner that let go it
+    /// is told by the store's clock: while something is [`Tenure::left`] it is not 0 before somebody has waited, and the
+    /// taker counts on its own clock.
     pub quiet_ms: u64,
     /// Whom [`Tenure::quiet_ms`] is about, as far as the store keeps it.
     pub lost: Vec<LostOwner>,

@@ -229,6 +229,27 @@ async fn what_is_left_on_another_machine_is_waited_for() {
     assert_eq!(family.alive(), 1);
 }
 
+/// However little of its word the store's clock says is left: the next call waits for a lease and a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_on_another_machine_is_waited_for_by_the_takers_own_clock() {
+    let (mut bed, family) = bed_with(OpenOptions::default(), "elsewhere");
+    // Nothing here goes on by time.
+    bed.config.lease = std::time::Duration::from_secs(60);
+    let victim = bed.victim().await;
+    let session = stopped(&bed, &family).await;
+    victim.engine.idle().await;
+    victim.kill().await;
+    let (store, sky) = Weather::over(&bed.store);
+    sky.quiet_ms.store(1, Ordering::SeqCst);
+    let _heir = bed.engine_on(store, bed.config.clone()).await;
+    bed.admit(&session, Prompt::steer("go on")).await;
+    bed.until_nth(&session, "tool.called", 2).await;
+    for _ in 0..100 {
+        bed.log(&session).await;
+    }
+    assert_eq!(bed.count(&session, "tool.started").await, 1);
+}
+
 /// The rows are what it rests on: without them nobody looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_row_nothing_would_be_found() {

@@ -143,7 +143,7 @@ weather! {
             let mut acquired = self.store.acquire(session, incarnation, even_if_idle).await?;
             let quiet = self.sky.quiet_ms.load(Ordering::SeqCst);
             if let Acquire::Acquired(tenure) = &mut acquired
-                && tenure.taken_from.is_some()
+                && (tenure.taken_from.is_some() || !tenure.left.is_empty())
                 && quiet > 0
             {
                 tenure.quiet_ms = quiet;

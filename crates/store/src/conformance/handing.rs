@@ -175,6 +175,25 @@ pub async fn what_is_not_accepted_in_time_is_for_anybody(w: World) {
     ));
 }
 
+/// A successor that lives and does not accept keeps the session from others for its time, not for as long as the store's
+/// clock was set back.
+pub async fn a_clock_that_is_set_back_strands_no_hand_over(w: World) {
+    let (session, _, mut owner, _, message) = w.running().await;
+    owner.end_step(&w, &message).await;
+    let (heir, other) = (w.join().await, w.join().await);
+    owner.ops(vec![to(&heir)]).await.unwrap();
+    w.backend.set_clock(-3_600_000);
+    w.backend.advance(Duration::from_millis(ACCEPT_MS + 1));
+    w.store.renew(&heir).await.unwrap();
+    w.store.renew(&other).await.unwrap();
+    assert!(matches!(
+        w.state(&session).await,
+        SessionState::Claimable { .. }
+    ));
+    assert_eq!(w.store.claimable(9).await.unwrap().len(), 1);
+    assert!(!w.acquire(&session, &other).await.tenure.charged);
+}
+
 pub async fn a_successor_that_dies_first_is_not_charged_to_the_session(w: World) {
     let (session, _, mut owner, _, _) = w.running().await;
     let (heir, other) = (w.join().await, w.join().await);

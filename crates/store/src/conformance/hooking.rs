@@ -288,6 +288,28 @@ pub async fn an_effect_row_outlives_its_settlement_until_nothing_is_left(w: Worl
     }
 }
 
+/// An owner's word is told by the store's clock. One that was set ahead makes nobody believe that what is left is over,
+/// until somebody has waited and started something.
+pub async fn a_clock_that_is_set_ahead_ends_no_word_about_what_is_left(w: World) {
+    let (session, _, mut owner, execution, message) = w.running().await;
+    let [start, end] = call_of(&message, "left", true);
+    owner.ops(vec![start, end]).await.unwrap();
+    owner.ops(vec![HookOp::Quiet { ms: 5_000 }]).await.unwrap();
+    owner.end_step(&w, &message).await;
+    owner.interrupted(&w, &execution).await;
+    w.backend.set_clock(3_600_000);
+    w.backend.advance(std::time::Duration::from_millis(5_001));
+    let next = w.join().await;
+    let mut taken = w.acquire(&session, &next).await;
+    assert!(taken.tenure.quiet_ms > 0);
+    let [start, end] = call_of(&message, "later", false);
+    taken.ops(vec![start, end]).await.unwrap();
+    match w.store.adopt(&session, &next).await.unwrap() {
+        Acquire::Acquired(again) => assert_eq!((again.quiet_ms, again.left.len()), (0, 1)),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A fork has nothing of what its parent's calls left, nor has an import; and what is deleted leaves no row.
 pub async fn what_a_call_left_is_of_its_session_alone(w: World) {
     let (session, _, mut owner, execution, message) = w.running().await;

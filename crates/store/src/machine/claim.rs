@@ -29,10 +29,7 @@ pub(crate) fn acquire(
     }
     if let Some(owner) = head.owner.clone() {
         // A successor that did not accept in time has lost what it was given.
-        let missed = head
-            .handed_until
-            .is_some_and(|until| rows.lease_ms() > until);
-        let dead = missed || rows.is_gone(&owner)?;
+        let dead = head.missed(rows.lease_ms()) || rows.is_gone(&owner)?;
         if !dead && !broken!(rows.switches(), TakeoverOfLive) {
             let news = rows.set_wake_pending(head.sid)?;
             if news {
@@ -133,9 +130,13 @@ fn tenure(
         .map(|input| stored_id(MessageId::parse(&input), head))
         .transpose()?;
     let claim = head.claim_id.as_deref().unwrap_or_default();
+    let left = rows.effects(head.sid)?;
     let quiet = head
         .quiet_until
         .map_or(0, |until| until.saturating_sub(rows.lease_ms()));
+    // Nobody has waited for what is left, and the clock may have been set: whoever comes is told, and counts by its own.
+    let told = head.quiet_until.is_some() && !left.is_empty();
+    let quiet = quiet.max(i64::from(told));
     Ok(Tenure {
         fence: Fence {
             claim: stored_id(ClaimId::parse(claim), head)?,
@@ -153,7 +154,7 @@ fn tenure(
         handed_over: false,
         quiet_ms: u64::try_from(quiet).unwrap_or(0),
         lost: head.lost.clone(),
-        left: rows.effects(head.sid)?,
+        left,
     })
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Head {
     pub(crate) stored: Option<Place>,
 }
 
+/// The longest a successor may have to accept what was handed over to it.
+const LONGEST_ACCEPT_MS: i64 = 60_000;
 /// Lost owners that are told apart.
 const MOST_LOST: usize = 4;
 
@@ -213,6 +215,19 @@ impl Head {
     pub(crate) fn end_quiet(&mut self) {
         self.quiet_until = None;
         self.lost.clear();
+    }
+
+    /// Gives the session to a successor that has so long to accept it, at `now` of the clock leases are judged by.
+    pub(crate) fn hand_until(&mut self, now: i64, accept_ms: u64) {
+        let accept = i64::try_from(accept_ms).unwrap_or(i64::MAX);
+        self.handed_until = Some(now.saturating_add(accept.min(LONGEST_ACCEPT_MS)));
+    }
+
+    /// Has the successor let the time for accepting it pass? One that is longer than any was given on a clock that has
+    /// been set back since: it must not keep the session from others for as long as the step.
+    pub(crate) fn missed(&self, now: i64) -> bool {
+        let left = self.handed_until.map(|until| until.saturating_sub(now));
+        left.is_some_and(|left| !(0..=LONGEST_ACCEPT_MS).contains(&left))
     }
 
     /// Ends tenure: the owner goes, the epoch stays.

@@ -232,8 +232,7 @@ fn hand_over(
     let claim = claim::claim_of(&work.head, successor);
     work.head.claim_id = Some(claim.as_str().to_owned());
     work.head.loading = false;
-    let accept = i64::try_from(accept_ms).unwrap_or(i64::MAX / 4);
-    work.head.handed_until = Some(work.rows.lease_ms().saturating_add(accept));
+    work.head.hand_until(work.rows.lease_ms(), accept_ms);
     Ok(())
 }
 

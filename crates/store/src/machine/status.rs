@@ -30,8 +30,7 @@ pub(crate) fn state(
         && let Some(node) = live
     {
         let owner = Incarnation::parse(owner)?;
-        let missed = head.handed_until.is_some_and(|until| now > until);
-        return Ok(if missed {
+        return Ok(if head.missed(now) {
             claimable("a hand-over was not accepted in time")
         } else if node.lease_until > now {
             SessionState::Owned {

@@ -622,7 +622,7 @@ impl Database {
         let tables = self.tables();
         let head = &tables.find(session)?.head;
         let owner = head.owner.clone()?;
-        let missed = head.handed_until.is_some_and(|until| now > until);
+        let missed = head.missed(now);
         let node = tables.nodes.get(&owner)?;
         (!missed && node.state != NodeState::Dead && !node.gone).then_some(owner)
     }

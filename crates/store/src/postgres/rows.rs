@@ -243,8 +243,8 @@ fn like(text: &str) -> String {
     pattern
 }
 
-/// P7 in one query: sessions without an owner that are runnable, and those whose owner is gone or did not accept
-/// them in time. The distinct owners are found by steps through their index, however many sessions each has.
+/// P7 in one query: sessions without an owner that are runnable, those whose owner is gone, and those that wait to be
+/// accepted: whether in time, their state tells. The distinct owners are found by steps through their index, however many sessions each has.
 const CLAIMABLE: &str = concat!(
     "WITH RECURSIVE owner(name) AS (\
        (SELECT owner FROM @.session WHERE owner IS NOT NULL ORDER BY owner LIMIT 1) \
@@ -256,7 +256,7 @@ const CLAIMABLE: &str = concat!(
          AND NOT deleted ORDER BY activity LIMIT $2) \
        UNION (SELECT x.sid FROM @.session x JOIN gone g ON g.name = x.owner \
          WHERE x.activity > $1 ORDER BY x.activity LIMIT $2) \
-       UNION (SELECT sid FROM @.session WHERE handed_until < @.lease_clock() AND activity > $1)) ",
+       UNION (SELECT sid FROM @.session WHERE handed_until IS NOT NULL AND activity > $1)) ",
     seen!(),
     "WHERE s.sid IN (SELECT sid FROM free) AND NOT s.deleted AND s.quarantine IS NULL \
      ORDER BY s.activity LIMIT $2"
