@@ -49,6 +49,24 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The usual ones for a process that may have so many files open: at most a quarter of them is for others' connections,
+    /// half of those for streams. The rest is what sessions run with.
+    pub fn within(open_files: u64) -> Self {
+        let usual = Self::default();
+        let quarter = usize::try_from(open_files / 4).unwrap_or(usize::MAX);
+        let connections = quarter.clamp(FEWEST, usual.connections);
+        Self {
+            connections,
+            streams: usual.streams.min(connections / 2),
+            ..usual
+        }
+    }
+}
+
+/// Connections that a node takes however few files it may open.
+const FEWEST: usize = 16;
+
 /// One life of the node in this process.
 #[derive(Debug)]
 pub(crate) struct Life {
@@ -177,5 +195,22 @@ impl FromRequest<Arc<Door>> for Asked {
             query: uri.query().unwrap_or_default().to_owned(),
             body,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_others_leave_three_quarters_of_the_open_files_to_sessions() {
+        let within = |files| {
+            let limits = Limits::within(files);
+            (limits.connections, limits.streams)
+        };
+        assert_eq!(within(65_536), (1024, 512));
+        assert_eq!(within(u64::MAX), (1024, 512));
+        assert_eq!(within(1024), (256, 128));
+        assert_eq!(within(0), (16, 8));
     }
 }

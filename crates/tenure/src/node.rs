@@ -16,7 +16,7 @@ use tenure_provider::Secret;
 use tenure_server::{Advertise, HttpPeers, Limits, NodeServer};
 use tenure_store::{SessionRow, SessionState, Store};
 use tenure_tools::ToolSet;
-use tenure_tools::guardian::GuardianCommand;
+use tenure_tools::guardian::{GuardianCommand, raise_open_files};
 
 /// How this process takes part.
 #[derive(Debug, Clone)]
@@ -175,7 +175,8 @@ async fn reachable(
     };
     let advertise = advertise.map_or(Advertise::Listened, Advertise::As);
     let machine = &config.node.host_label.value;
-    match NodeServer::bind(listen, &advertise, machine, secret, Limits::default()).await {
+    let limits = raise_open_files().map_or_else(Limits::default, Limits::within);
+    match NodeServer::bind(listen, &advertise, machine, secret, limits).await {
         Ok(server) => Ok((Some(peers.served_by(&server)), Some(server))),
         Err(error) if role.door.is_some() => Err(CliError::usage(error.to_string())
             .hint("where it listens is set by --listen or node.listen; port 0 takes a free one")),
