@@ -297,12 +297,29 @@ impl TryFrom<EventRecord> for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::body::PermissionAnswer;
 
     #[test]
     fn unknown_types_are_kept_byte_for_byte() {
         let body = EventBody::decode("later.thing", 7, "{\"a\" : 1}").unwrap();
         assert_eq!((body.type_name(), body.version()), ("later.thing", 7));
         assert_eq!(body.encode(), "{\"a\" : 1}");
+    }
+
+    #[test]
+    fn an_answer_of_before_nobody_could_give_one_is_a_persons_and_keeps_its_bytes() {
+        let stored =
+            r#"{"message":"msg_00000000000000000000000001","call":"c","answer":"no","by":"me"}"#;
+        let body = EventBody::decode("permission.answered", 1, stored).unwrap();
+        let EventBody::PermissionAnswered(answered) = &body else {
+            panic!("{body:?}")
+        };
+        let no = PermissionAnswer::No {
+            note: None,
+            nobody: false,
+        };
+        assert_eq!(answered.answer, no);
+        assert_eq!(body.encode(), stored);
     }
 
     #[test]

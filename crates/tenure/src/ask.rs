@@ -181,7 +181,10 @@ pub fn parse(line: &str, proposals: &[Value]) -> Option<PermissionAnswer> {
         "n" | "no" => {
             let note = rest.trim();
             let note = (!note.is_empty()).then(|| note.to_owned());
-            Some(PermissionAnswer::No { note })
+            Some(PermissionAnswer::No {
+                note,
+                nobody: false,
+            })
         }
         "always" => always(proposals, 1),
         word => {
@@ -226,7 +229,8 @@ mod tests {
         assert_eq!(
             parse("n use cargo instead", &proposals),
             Some(PermissionAnswer::No {
-                note: Some("use cargo instead".into())
+                note: Some("use cargo instead".into()),
+                nobody: false,
             })
         );
         for other in ["", "a3", "a0", "x", "a"] {

@@ -2,7 +2,9 @@
 //! turns signals into durable wishes.
 
 mod questions;
+mod reader;
 mod signals;
+mod unasked;
 mod unserved;
 
 use crate::commands::show::each_event;
@@ -12,6 +14,7 @@ use crate::render::json::ErrorWords;
 use crate::render::view::View;
 use futures::StreamExt;
 use questions::Questions;
+use reader::Reader;
 use signals::Signal;
 pub use signals::Signals;
 use std::time::Duration;
@@ -24,6 +27,7 @@ use tenure_engine::{
 };
 use tenure_store::{FollowItem, SessionState, Store};
 use tokio::sync::broadcast;
+use unasked::Unasked;
 use unserved::Unserved;
 
 /// When to stop following.
@@ -88,18 +92,24 @@ impl Follow<'_> {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut unserved = Unserved::new();
+        // Who only looks on does so for a reader; work goes on without one.
+        let reader = Reader::new(self.engine.is_none());
+        let prompt = match &self.until {
+            Until::Input(input) => Some(input.clone()),
+            _ => None,
+        };
         let mut state = Watching {
-            tracker: match &self.until {
-                Until::Input(input) => Some(OutcomeTracker::new(input.clone())),
-                _ => None,
-            },
+            tracker: prompt.clone().map(OutcomeTracker::new),
             questions: Questions::new(self.interactive),
+            unasked: Unasked::new(!self.interactive, prompt),
             interrupted: false,
             seen: self.after,
             ended: None,
             idle_at: None,
             shown: LiveTracker::new(),
         };
+        let found = state.unasked.found(self.client, &self.session, self.after);
+        found.await?;
         if let Some(engine) = self.engine {
             engine.run(&self.session);
         }
@@ -128,6 +138,7 @@ impl Follow<'_> {
                         view.live(&item);
                     }
                 }
+                () = reader.gone() => return Ok(End::Left),
                 answer = state.questions.answered() => {
                     self.answer(answer, &mut state, view).await?;
                 }
@@ -174,7 +185,7 @@ impl Follow<'_> {
             FollowItem::Synced { head } => {
                 view.synced(head);
                 state.questions.synced();
-                self.ask(state, view);
+                self.ask(state, view).await?;
                 state.seen = state.seen.max(head);
                 return match self.until {
                     Until::Idle => self.idle_now(state).await,
@@ -185,10 +196,14 @@ impl Follow<'_> {
         };
         view.event(&event);
         state.seen = Some(event.seq);
+        if view.is_gone() && self.engine.is_none() {
+            return Ok(Some(End::Left));
+        }
         if state.questions.event(&event.body) {
             view.pause(state.questions.asking());
         }
-        self.ask(state, view);
+        state.unasked.event(&event.body);
+        self.ask(state, view).await?;
         match &self.until {
             Until::Input(_) => {
                 let outcome = state.tracker.as_mut().and_then(|t| t.on(&event));
@@ -264,10 +279,16 @@ impl Follow<'_> {
         }
     }
 
-    fn ask(&self, state: &mut Watching, view: &mut View) {
-        if !state.interrupted && state.questions.ask() {
+    /// Puts the next question on the terminal; without one, settles what is asked.
+    async fn ask(&self, state: &mut Watching, view: &mut View) -> CliResult {
+        if state.interrupted || !view.is_synced() {
+            return Ok(());
+        }
+        if state.questions.ask() {
             view.pause(true);
         }
+        let settled = state.unasked.settle(self.client, &self.session, view);
+        settled.await
     }
 
     async fn answer(
@@ -301,8 +322,7 @@ impl Follow<'_> {
             }
             Err(error) => return Err(error.into()),
         }
-        self.ask(state, view);
-        Ok(())
+        self.ask(state, view).await
     }
 }
 
@@ -354,6 +374,7 @@ pub fn left_behind(row: Option<&tenure_store::SessionRow>, own: &Incarnation) ->
 struct Watching {
     tracker: Option<OutcomeTracker>,
     questions: Questions,
+    unasked: Unasked,
     interrupted: bool,
     /// The last seq that was shown.
     seen: Option<u64>,

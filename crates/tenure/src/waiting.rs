@@ -55,6 +55,26 @@ pub async fn questions(store: &dyn Store, row: &SessionRow) -> CliResult<Vec<Per
     behind(store, row, None).await
 }
 
+/// What a session asked at `seq`, and had no answer to by then.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn open_at(
+    store: &dyn Store,
+    session: &SessionId,
+    seq: u64,
+) -> CliResult<Vec<PermissionAsked>> {
+    let claims = store.claims().await?;
+    let claim = claims.iter().find(|claim| &claim.session == session);
+    let step = claim.and_then(|claim| claim.assistant_seq);
+    let (Some(step), Some(mut row)) = (step, store.session(session).await?) else {
+        return Ok(Vec::new());
+    };
+    // A question goes with its step: only what is behind the beginning of the open one is read.
+    row.head = row.head.min(seq);
+    behind(store, &row, step.checked_sub(1)).await
+}
+
 async fn behind(
     store: &dyn Store,
     row: &SessionRow,

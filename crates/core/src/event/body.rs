@@ -215,7 +215,7 @@ pub enum CompactionReason {
     Overflow,
 }
 
-/// A person's answer to a permission question.
+/// The answer to a permission question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum PermissionAnswer {
@@ -231,6 +231,9 @@ pub enum PermissionAnswer {
         /// Words for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+        /// No person said so: where the prompt was given nobody can be asked, and what is asked for is denied.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        nobody: bool,
     },
 }
 

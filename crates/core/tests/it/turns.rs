@@ -350,7 +350,10 @@ fn an_answer_to_another_messages_call_of_the_same_id_changes_nothing() {
     assert_eq!(open(&journal), None);
     journal.add(answer("a"));
     let no = PermissionAnswered {
-        answer: PermissionAnswer::No { note: None },
+        answer: PermissionAnswer::No {
+            note: None,
+            nobody: false,
+        },
         ..answer("a")
     };
     journal.add(no);

@@ -101,7 +101,11 @@ impl CallTask {
                 self.remember(rule).await?;
                 Ok(Ok(accesses))
             }
-            Some(PermissionAnswer::No { note }) => {
+            Some(PermissionAnswer::No { nobody: true, .. }) => {
+                let text = format!("Denied: {}", deny_headless(question));
+                Ok(Err(self.failure(ToolFailure::Denied, &text)))
+            }
+            Some(PermissionAnswer::No { note, .. }) => {
                 let note = note.map(|n| format!(" They say: {n}")).unwrap_or_default();
                 let text = format!("Denied: the user did not allow this call.{note}");
                 Ok(Err(self.failure(ToolFailure::Denied, &text)))

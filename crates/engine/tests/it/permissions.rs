@@ -52,7 +52,10 @@ async fn once_lets_this_call_run_and_the_first_answer_wins() {
         .answer(&session, &message, &call, once, "me")
         .await
         .unwrap();
-    let no = PermissionAnswer::No { note: None };
+    let no = PermissionAnswer::No {
+        note: None,
+        nobody: false,
+    };
     let late = client.answer(&session, &message, &call, no, "you").await;
     assert!(
         matches!(late, Err(EngineError::AlreadyAnswered { .. })),
@@ -102,6 +105,7 @@ async fn no_is_told_to_the_model_with_the_words_of_the_user() {
     let (session, admission, message, call) = asked(&bed, &engine).await;
     let no = PermissionAnswer::No {
         note: Some("use b.txt".to_owned()),
+        nobody: false,
     };
     bed.client()
         .answer(&session, &message, &call, no, "me")
@@ -114,6 +118,37 @@ async fn no_is_told_to_the_model_with_the_words_of_the_user() {
     engine.idle().await;
     bed.assert_at_rest(&session).await;
     assert!(bed.last_results()[0].contains("use b.txt"));
+    assert_eq!(
+        settlements(&bed.log(&session).await)[0].1,
+        Some(ToolFailure::Denied)
+    );
+    assert_eq!(bed.count(&session, "tool.started").await, 0);
+}
+
+#[tokio::test]
+async fn a_no_that_nobody_said_names_the_rule_that_would_allow_it() {
+    let bed = bed(1);
+    let engine = bed.engine().await;
+    let (session, admission, message, call) = asked(&bed, &engine).await;
+    let no = PermissionAnswer::No {
+        note: None,
+        nobody: true,
+    };
+    bed.client()
+        .answer(&session, &message, &call, no, "a pipe")
+        .await
+        .unwrap();
+    assert_eq!(
+        outcome(&engine, &session, &admission).await,
+        Outcome::Succeeded
+    );
+    engine.idle().await;
+    bed.assert_at_rest(&session).await;
+    let told = bed.last_results().remove(0);
+    assert!(
+        told.contains("nobody can be asked here") && told.contains("[permissions.asks]"),
+        "{told}"
+    );
     assert_eq!(
         settlements(&bed.log(&session).await)[0].1,
         Some(ToolFailure::Denied)

@@ -484,7 +484,10 @@ impl Clients {
         let think = self.world.below(3_000_000);
         self.world.executor.sleep_micros(think).await;
         let answer = match self.world.below(4) {
-            0 => PermissionAnswer::No { note: None },
+            0 => PermissionAnswer::No {
+                note: None,
+                nobody: false,
+            },
             _ => PermissionAnswer::Once,
         };
         let done = self.until(move |client, _| {

@@ -121,17 +121,18 @@ fn list(session: &SessionId, questions: &[PermissionAsked], json: bool) -> CliRe
     if questions.is_empty() {
         return print("it asks nothing\n");
     }
-    print(&text(session, questions))
+    print(&listed(session, questions, questions.len() > 1))
 }
 
-/// Each question, whole, with the commands that answer it.
-fn text(session: &SessionId, questions: &[PermissionAsked]) -> String {
+/// Each question, whole, with the commands that answer it; `named`: each names its question, so that it is right
+/// also when others come.
+pub fn listed(session: &SessionId, questions: &[PermissionAsked], named: bool) -> String {
     let mut text = String::new();
     for asked in questions {
         for line in safe(&asked.question).lines() {
             text.push_str(&format!("? {line}\n"));
         }
-        for line in commands(session, asked, questions.len() > 1) {
+        for line in commands(session, asked, named) {
             text.push_str(&format!("  {line}\n"));
         }
     }
@@ -171,7 +172,7 @@ mod tests {
     fn every_question_is_shown_with_the_commands_that_answer_it() {
         let session = SessionId::from_bits(1);
         let one = [asked("c1", Some("the command `x`"))];
-        insta::assert_snapshot!(text(&session, &one), @"
+        insta::assert_snapshot!(listed(&session, &one, false), @"
         ? run x␛[2J
         ? in y
           `tenure answer ses_00000000000000000000000001 y`  once
@@ -179,7 +180,7 @@ mod tests {
           `tenure answer ses_00000000000000000000000001 n`  no (words after it are told to the model)
         ");
         let two = [asked("c1", None), asked("c2", None)];
-        let shown = text(&session, &two);
+        let shown = listed(&session, &two, true);
         assert!(
             shown.contains("--call c1 y`") && shown.contains("--call c2 n`"),
             "{shown}"

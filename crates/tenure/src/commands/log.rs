@@ -31,7 +31,7 @@ pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8>
         return Ok(0);
     }
     let client = store::client(&config, store).await;
-    let mut view = View::new(row.id.clone(), args.json, cx.caps);
+    let mut view = View::of_log(row.id.clone(), args.json, cx.caps);
     let follow = Follow {
         client: &client,
         engine: None,
@@ -42,14 +42,14 @@ pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8>
         } else {
             Until::Forever
         },
-        interactive: cx.caps.stderr && !args.json && ask::possible(),
+        interactive: cx.caps.stdout && cx.caps.stderr && !args.json && ask::possible(),
     };
     let began = Instant::now();
     let end = follow.run(&mut view).await?;
     // Whoever only looked on has not interrupted anything by leaving.
     if matches!(end, End::Left | End::HangUp | End::Terminate) {
         view.finish("detached", 0, None, began);
-        return Ok(0);
+        return view.written().map(|()| 0);
     }
     let (word, error, words) = told(&end, &row.id, None);
     let code = error.as_ref().map_or(0, |e| e.kind.code());

@@ -164,6 +164,7 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
     match answer {
         PermissionAnswer::Once => "once",
         PermissionAnswer::Always { .. } => "always",
+        PermissionAnswer::No { nobody: true, .. } => "no (nobody can be asked)",
         PermissionAnswer::No { .. } => "no",
     }
 }

@@ -1,8 +1,9 @@
-//! One session as it is shown while it runs: as JSON lines, as plain text, or on a terminal.
+//! One session as it is shown while it runs: as JSON lines, as its events, as the model's text, or on a terminal.
 
 use super::denials::Denials;
 use super::escape::safe_line;
 use super::json;
+use super::log_line;
 use super::markdown::Look;
 use super::plain::Plain;
 use super::spans::Style;
@@ -60,6 +61,7 @@ struct FormAsked {
 
 enum Form {
     Json(Box<dyn Write + Send>),
+    Events(Box<dyn Write + Send>),
     Plain(Plain<Box<dyn Write + Send>>),
     Terminal(Box<Transcript>),
 }
@@ -67,14 +69,25 @@ enum Form {
 impl View {
     /// A view on the process's own standard output.
     pub fn new(session: SessionId, as_json: bool, caps: Caps) -> Self {
-        let out = || Box::new(io::stdout()) as Box<dyn Write + Send>;
         let form = if as_json {
-            Form::Json(out())
+            Form::Json(Box::new(io::stdout()))
         } else if caps.stdout {
             Form::Terminal(Box::new(Transcript::new(drawing(caps, Detail::Brief))))
         } else {
-            Form::Plain(Plain::new(out()))
+            Form::Plain(Plain::new(Box::new(io::stdout())))
         };
+        Self::of(session, form, caps)
+    }
+
+    /// As [`Self::new`], for whoever looks on: a pipe gets the events, one a line, instead of the model's text.
+    pub fn of_log(session: SessionId, as_json: bool, caps: Caps) -> Self {
+        if as_json || caps.stdout {
+            return Self::new(session, as_json, caps);
+        }
+        Self::of(session, Form::Events(Box::new(io::stdout())), caps)
+    }
+
+    fn of(session: SessionId, form: Form, caps: Caps) -> Self {
         Self {
             session,
             form,
@@ -106,7 +119,7 @@ impl View {
 
     /// Do live items make a difference here?
     pub fn wants_live(&self) -> bool {
-        !matches!(self.form, Form::Plain(_))
+        !matches!(self.form, Form::Plain(_) | Form::Events(_))
     }
 
     /// The answer to this prompt must have a form. A pipe gets that answer alone, once it was found to have it.
@@ -156,7 +169,7 @@ impl View {
                 let line = Style::dim().paint(&words, self.caps.colour && self.caps.stderr);
                 self.screen.error_line(&line)
             }
-            Form::Plain(_) => Ok(()),
+            Form::Plain(_) | Form::Events(_) => Ok(()),
         };
         self.noticed(result);
     }
@@ -188,6 +201,7 @@ impl View {
         }
         let result = match &mut self.form {
             Form::Json(out) => write_line(out, &json::event(event)),
+            Form::Events(out) => write_line(out, &log_line::line(event, self.caps)),
             Form::Plain(plain) => {
                 if let EventBody::RetryScheduled(retry) = &event.body
                     && retry.attempt == FIRST_RETRY
@@ -230,7 +244,7 @@ impl View {
         }
         let result = match &mut self.form {
             Form::Json(out) => write_line(out, &json::live(&self.session, item)),
-            Form::Plain(_) => Ok(()),
+            Form::Plain(_) | Form::Events(_) => Ok(()),
             Form::Terminal(transcript) => {
                 let lines = transcript.live(item);
                 self.activity.held(transcript.held());
@@ -251,6 +265,11 @@ impl View {
             let result = write_line(out, &json::synced(&self.session, seq));
             self.noticed(result);
         }
+    }
+
+    /// Is there nobody any more who reads the output, or can it take no more?
+    pub fn is_gone(&self) -> bool {
+        self.gone
     }
 
     /// Was everything that was there shown?
@@ -323,6 +342,7 @@ impl View {
                 out,
                 &json::result(&self.session, outcome, exit, error, &seen),
             ),
+            Form::Events(_) => Ok(()),
             Form::Plain(plain) => right
                 .map_or(Ok(()), |(text, _)| plain.write(text))
                 .and_then(|()| plain.finish()),
@@ -333,8 +353,8 @@ impl View {
         };
         self.noticed(result);
         let _ = self.screen.clear();
-        // A program reads the count, and the events.
-        if !self.is_json()
+        // Who reads the events has the denials with them.
+        if matches!(self.form, Form::Plain(_) | Form::Terminal(_))
             && let Some(words) = self.denials.words(&self.session)
         {
             let _ = self.screen.error_line(&words);
