@@ -5,7 +5,7 @@ use crate::args::DemoArgs;
 use crate::demo::checks::{self, Check};
 use crate::demo::stage::{Stage, TASK, WAIT};
 use crate::demo::timeline::{self, Moment};
-use crate::exit::{CliError, CliResult};
+use crate::exit::{CliError, CliResult, Kind};
 use crate::render::spans::Style;
 use futures::StreamExt;
 use std::io::{BufRead, BufReader};
@@ -29,6 +29,8 @@ pub async fn run(cx: &Context, args: &DemoArgs) -> CliResult {
     let result = Play { cx, stage: &stage }.all().await;
     let ok = match result {
         Ok(ok) => ok,
+        // Nobody reads on: there is nothing to look into, nor anybody who could be told where it lies.
+        Err(error) if error.kind == Kind::Quiet && !args.keep => return Err(error),
         Err(error) => {
             let kept = stage.keep();
             return Err(error.hint(format!("everything is kept in {}", kept.display())));

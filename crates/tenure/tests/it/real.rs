@@ -321,6 +321,29 @@ fn real_the_demonstration_keeps_all_promises() {
 }
 
 #[test]
+fn real_a_demonstration_whose_reader_has_gone_leaves_nothing_behind() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::bare();
+    // The reader goes at once, and when the first process is at work and is about to be killed.
+    for last in [None, Some("1 a process works on")] {
+        let folder = place.path(last.unwrap_or("at once"));
+        std::fs::create_dir(&folder).unwrap();
+        let mut command = place.command(&["demo"]);
+        let mut child = command.env("TMPDIR", &folder).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        if let Some(last) = last {
+            let read = lines.find(|line| line.as_ref().unwrap().starts_with(last));
+            assert!(read.is_some());
+        }
+        drop(lines);
+        let out = finish(child).exits(0);
+        assert_eq!(out.stderr, "");
+        let left: Vec<_> = std::fs::read_dir(&folder).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
 fn real_the_scripted_model_serves_until_it_is_told_to_stop() {
     use std::io::{BufRead, BufReader};
     let place = Place::bare();
