@@ -377,7 +377,7 @@ when = "begin"
 part = [{ call = { name = "bash", input = { command = "trap '' TERM; echo $$ > pid; while kill -STOP $PPID; do :; done; while :; do sleep 1; done" } } }]
 [[turn]]
 when = "look"
-part = [{ call = { name = "bash", input = { command = "if grep -q '^State:.*[RSDTt] ' /proc/$(cat pid)/status; then echo OUTLIVED; else echo ENDED; fi" } } }]
+part = [{ call = { name = "bash", input = { command = "if grep -q '^State:.*[RSDTt] ' /proc/$(cat pid)/status 2>/dev/null; then echo OUTLIVED; else echo ENDED; fi" } } }]
 [[turn]]
 part = [{ text = "Looked." }]
 "#;
