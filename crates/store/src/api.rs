@@ -184,7 +184,7 @@ pub struct ProcessId {
     pub pid: u32,
     /// Start time in clock ticks since boot, from `/proc/<pid>/stat`.
     pub pid_start: u64,
-    /// The kernel's boot id.
+    /// Where `pid` means something: the kernel's boot id and, within a container, its process namespace.
     pub boot_id: String,
 }
 

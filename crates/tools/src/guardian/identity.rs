@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::sync::OnceLock;
 
-/// The id of the current boot.
+/// Where process ids mean something: the current boot and, in a container with process ids of its own, that container.
+/// Two containers of one machine share a boot, and neither can see, or end, what the other runs.
 ///
 /// # Errors
 /// When the system does not tell it (not Linux, or `/proc` is not mounted).
@@ -15,7 +16,19 @@ pub fn boot_id() -> io::Result<String> {
         return Ok(known.clone());
     }
     let read = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(KNOWN.get_or_init(|| read.trim().to_owned()).clone())
+    let namespace = fs::read_link("/proc/self/ns/pid").ok();
+    let namespace = namespace.as_ref().and_then(|link| link.to_str());
+    Ok(KNOWN.get_or_init(|| place(read.trim(), namespace)).clone())
+}
+
+/// The namespace of processes that are in no container: a number that the kernel gives it, and no other.
+const OUTERMOST: &str = "pid:[4026531836]";
+
+fn place(boot: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        None | Some(OUTERMOST) => boot.to_owned(),
+        Some(inner) => format!("{boot} {inner}"),
+    }
 }
 
 /// When a process started, in clock ticks since boot; `None` when there is no such process.
@@ -80,6 +93,20 @@ pub(super) fn command_line(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn containers_that_share_a_boot_are_places_of_their_own() {
+        assert_eq!(place("boot", Some(OUTERMOST)), "boot");
+        assert_eq!(
+            place("boot", None),
+            "boot",
+            "where the system does not tell"
+        );
+        let (one, two) = (Some("pid:[4026532178]"), Some("pid:[4026532179]"));
+        assert_eq!(place("boot", one), "boot pid:[4026532178]");
+        assert_ne!(place("boot", one), place("boot", two));
+        assert_ne!(place("boot", one), place("other", one));
+    }
 
     #[test]
     fn reads_a_stat_line_whose_name_has_parentheses() {
