@@ -84,7 +84,13 @@ async fn an_answer_to_a_call_that_is_settled_is_refused_and_not_stored() {
     let never = CallId::new("never");
     for (call, answer) in [
         (&call, PermissionAnswer::Once),
-        (&call, PermissionAnswer::No { note: None }),
+        (
+            &call,
+            PermissionAnswer::No {
+                note: None,
+                nobody: false,
+            },
+        ),
         (&never, PermissionAnswer::Once),
     ] {
         let late = client.answer(&session, &message, call, answer, "you").await;
