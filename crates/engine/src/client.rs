@@ -1,6 +1,7 @@
 //! What anybody may do to a session without owning it: create, admit, interrupt, answer, wake. Any process,
 //! while another one runs the session.
 
+mod following;
 mod reading;
 mod riding;
 
@@ -8,6 +9,8 @@ use crate::environment::{Environment, facts};
 use crate::error::EngineError;
 use crate::peer::owners::Reach;
 use crate::peer::{LiveFeed, Peers, UnixPeers, relay};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use riding::{PATIENCE, Riding};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +19,12 @@ use tenure_core::event::{EventBody, NewEvent};
 use tenure_core::id::*;
 use tenure_core::model::ModelRef;
 use tenure_core::request::{Effort, Media, OutputSchema};
-use tenure_store::follow::{FollowItem, follow};
+use tenure_store::follow::FollowItem;
 use tenure_store::{
     Append, AppendError, Committed, HookOp, Interrupt, Interrupted, ReadError, Store,
 };
 
+pub use following::Followed;
 pub use reading::Shown;
 
 /// A session to be made.
@@ -100,6 +104,8 @@ pub struct Client {
     env: Arc<dyn Environment>,
     reach: Arc<Reach>,
     patience: Duration,
+    /// How long a reader waits for a store that is away.
+    reading: Duration,
     /// Rules broken on purpose.
     #[cfg(feature = "testing")]
     mutations: tenure_store::mutation::Mutations,
@@ -122,6 +128,7 @@ impl Client {
             store,
             env,
             patience: PATIENCE,
+            reading: following::PATIENCE,
             #[cfg(feature = "testing")]
             mutations: tenure_store::mutation::Mutations::default(),
         }
@@ -139,6 +146,14 @@ impl Client {
     #[must_use]
     pub fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Waits for a store that is away while a session is followed or read for `patience` instead of ten minutes;
+    /// [`Duration::MAX`] for as long as it takes. Zero: the first read that fails ends it.
+    #[must_use]
+    pub fn reading_for(mut self, patience: Duration) -> Self {
+        self.reading = patience;
         self
     }
 
@@ -612,12 +627,36 @@ impl Client {
     }
 
     /// The session's events from `after` on, for ever (P6).
+    ///
+    /// A store that is away ([`ReadError::Unavailable`]) after it has answered once is asked again from the last event
+    /// delivered, with growing waits of up to two seconds, for ten minutes of one absence or what
+    /// [`Client::reading_for`] says: no event is missed, none comes twice. Then, and at once for every other error and
+    /// for a store that does not answer the first read, the error ends the stream. Whoever wants to be told of an
+    /// absence uses [`Client::follow_telling`]; here it is a line in the log. Dropping the stream at any point loses
+    /// nothing; follow again from the last seq seen.
     pub fn follow(
         &self,
         session: &SessionId,
         after: Option<u64>,
-    ) -> futures::stream::BoxStream<'static, Result<FollowItem, ReadError>> {
-        Box::pin(follow(self.store.clone(), session.clone(), after))
+    ) -> BoxStream<'static, Result<FollowItem, ReadError>> {
+        let followed = session.clone();
+        self.follow_telling(session, after)
+            .filter_map(move |item| {
+                let item = match item {
+                    Ok(Followed::Item(item)) => Some(Ok(item)),
+                    Ok(Followed::Away { reason }) => {
+                        tracing::warn!(session = %followed, reason, "the store is away; a reader waits for it");
+                        None
+                    }
+                    Ok(Followed::Back { away_ms }) => {
+                        tracing::warn!(session = %followed, away_ms, "the store is back; a reader goes on");
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                };
+                std::future::ready(item)
+            })
+            .boxed()
     }
 }
 

@@ -39,7 +39,7 @@ use tenure_core::id::{Incarnation, SessionId};
 use tenure_core::model::ModelRef;
 use tenure_core::request::ToolDef;
 use tenure_store::follow::FollowItem;
-use tenure_store::{NodeError, SessionState, Store};
+use tenure_store::{NodeError, ReadError, SessionState, Store};
 use tenure_tools::ToolSet;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -252,6 +252,8 @@ impl Engine {
         config.check()?;
         let node = Node::join(store.clone(), config.clone()).await?;
         let client = Client::with_peers(store.clone(), config.env.clone(), config.peers());
+        // What is followed here goes on for as long as the node does, which comes back with the store.
+        let client = client.reading_for(Duration::MAX);
         #[cfg(feature = "testing")]
         let client = client.breaking(config.mutations.clone());
         let looked_ms = AtomicU64::new(config.env.boot_ms());
@@ -365,7 +367,8 @@ impl Engine {
         *self.shared.running_count.borrow()
     }
 
-    /// Follows the session from `after` until the outcome of `input` is in the log, whoever runs it.
+    /// Follows the session from `after` until the outcome of `input` is in the log, whoever runs it. A store
+    /// that is away in the middle is waited for, for as long as it takes.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -390,7 +393,11 @@ impl Engine {
                 },
                 // A session whose log takes no event any more is set aside without one (R12).
                 () = self.shared.config.env.sleep(self.shared.config.poll) => {
-                    let row = self.shared.store.session(session).await?;
+                    let row = match self.shared.store.session(session).await {
+                        // The log says when it is back.
+                        Err(ReadError::Unavailable { .. }) => continue,
+                        row => row?,
+                    };
                     if let Some(SessionState::Quarantined { reason }) = row.map(|row| row.state) {
                         return Ok(Outcome::Quarantined(SessionError::new("unusable", reason)));
                     }

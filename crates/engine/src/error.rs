@@ -92,12 +92,12 @@ fn repeat(again: Option<&str>) -> String {
 
 impl EngineError {
     /// The store could not do it, or nobody knows yet whether it did: later it may.
-    pub(crate) fn is_unavailable(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
             Self::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
                 | Self::Unconfirmed { .. }
-                | Self::Read(ReadError::Unavailable { .. })
+                | Self::Read(ReadError::Unavailable { .. } | ReadError::Outdated { .. })
         )
     }
 }

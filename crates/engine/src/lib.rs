@@ -76,7 +76,7 @@ mod recover;
 mod runner;
 mod writer;
 
-pub use client::{Admission, Client, NewSession, Prompt, Shown};
+pub use client::{Admission, Client, Followed, NewSession, Prompt, Shown};
 pub use config::{Approvals, ConfigError, EngineConfig, Isolate, Scope};
 pub use engine::Engine;
 pub use engine::rank::{has_taker, takes};

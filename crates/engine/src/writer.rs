@@ -441,7 +441,9 @@ impl Writer {
                 self.memory.load(loaded.state.turn);
                 Ok(())
             }
-            Err(ReadError::Unavailable { reason }) => Err(AppendError::Unavailable { reason }),
+            Err(ReadError::Unavailable { reason } | ReadError::Outdated { reason }) => {
+                Err(AppendError::Unavailable { reason })
+            }
             Err(error) => Err(AppendError::Rejected {
                 session: self.session.clone(),
                 reason: error.to_string(),

@@ -123,6 +123,19 @@ pub enum ReadError {
         /// What happened and what to do.
         reason: String,
     },
+    /// A newer version of this program has changed the store: no waiting mends that.
+    #[error("the store cannot be read any more: {reason}")]
+    Outdated {
+        /// What happened and what to do.
+        reason: String,
+    },
+}
+
+impl ReadError {
+    /// Nothing could be read now, whatever is stored.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Outdated { .. })
+    }
 }
 
 /// Why a session was not deleted.

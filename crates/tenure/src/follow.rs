@@ -1,6 +1,7 @@
 //! Follows one session on behalf of a person or a program: shows what happens, asks what is to be asked, and
 //! turns signals into durable wishes.
 
+mod absence;
 mod questions;
 mod reader;
 mod signals;
@@ -12,7 +13,9 @@ use crate::exit::{CliError, CliResult, Kind};
 use crate::render::escape::safe_line;
 use crate::render::json::ErrorWords;
 use crate::render::view::View;
+use absence::Owed;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use questions::Questions;
 use reader::Reader;
 use signals::Signal;
@@ -23,9 +26,10 @@ use tenure_core::event::body::InterruptReason;
 use tenure_core::event::{Event, EventBody};
 use tenure_core::{Incarnation, MessageId, SessionId};
 use tenure_engine::{
-    Client, Engine, LiveFeed, LiveItem, LiveTracker, Outcome, OutcomeTracker, Owned,
+    Client, Engine, EngineError, Followed, LiveFeed, LiveItem, LiveTracker, Outcome,
+    OutcomeTracker, Owned,
 };
-use tenure_store::{FollowItem, SessionState, Store};
+use tenure_store::{FollowItem, Interrupted, ReadError, SessionState, Store};
 use tokio::sync::broadcast;
 use unasked::Unasked;
 use unserved::Unserved;
@@ -78,19 +82,22 @@ pub struct Follow<'a> {
 const TICK: Duration = Duration::from_millis(120);
 
 impl Follow<'_> {
-    /// Follows to the end. Cancellation: dropping it stops following; the session goes on.
+    /// Follows to the end. A store that is away in the middle is told, and waited for as the client does. Cancellation:
+    /// dropping it stops following; the session goes on.
     ///
     /// # Errors
-    /// The log cannot be read.
+    /// The log cannot be read: at the start, or for a reason that no waiting mends.
     pub async fn run(self, view: &mut View) -> CliResult<End> {
         let mut signals = Signals::new()?;
         view.begins_after(self.after);
-        let mut items = self.client.follow(&self.session, self.after);
+        let mut items = self.client.follow_telling(&self.session, self.after);
         let mut live = self.live(view);
         let wants_live = view.wants_live();
         let mut results = self.engine.map(Engine::results);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut again = tokio::time::interval(absence::AGAIN);
+        again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut unserved = Unserved::new();
         // Who only looks on does so for a reader; work goes on without one.
         let reader = Reader::new(self.engine.is_none());
@@ -103,6 +110,8 @@ impl Follow<'_> {
             questions: Questions::new(self.interactive),
             unasked: Unasked::new(!self.interactive, prompt),
             interrupted: false,
+            stopping: None,
+            owed: Owed::default(),
             seen: self.after,
             ended: None,
             idle_at: None,
@@ -125,7 +134,9 @@ impl Follow<'_> {
                     let Some(item) = item else {
                         return Err(CliError::failed("the session's log ended"));
                     };
-                    let item = item?;
+                    let Some(item) = self.told(item?, &mut state, view) else {
+                        continue;
+                    };
                     if let FollowItem::Event(event) = &item {
                         unserved.moved();
                         live.saw(event);
@@ -139,6 +150,9 @@ impl Follow<'_> {
                     }
                 }
                 () = reader.gone() => return Ok(End::Left),
+                stopped = next_stop(&mut state.stopping) => {
+                    stopped?;
+                }
                 answer = state.questions.answered() => {
                     self.answer(answer, &mut state, view).await?;
                 }
@@ -154,15 +168,73 @@ impl Follow<'_> {
                         return Ok(end);
                     }
                 }
-                () = unserved.due(), if view.is_synced() => {
-                    let store = self.client.store();
-                    if let Some(reason) = unserved.look(store.as_ref(), &self.session).await? {
-                        view.notice(&waits(&self.session, &reason));
+                _ = again.tick(), if state.owed.is_due() => {
+                    if let Some(end) = self.owed(&mut state, view).await? {
+                        return Ok(end);
                     }
+                }
+                () = unserved.due(), if view.is_synced() => {
+                    self.look(&mut unserved, &mut state, view).await?;
                 }
                 _ = ticks.tick(), if view.ticks() => view.tick(),
             }
         }
+    }
+
+    /// Says that the store is away or back; any other item is given on.
+    fn told(&self, item: Followed, state: &mut Watching, view: &mut View) -> Option<FollowItem> {
+        match item {
+            Followed::Item(item) => {
+                back(state, view);
+                return Some(item);
+            }
+            Followed::Away { reason } => self.away(&reason, state, view),
+            Followed::Back { .. } => back(state, view),
+        }
+        None
+    }
+
+    fn away(&self, reason: &str, state: &mut Watching, view: &mut View) {
+        if let Some(told) = state.owed.away(&self.session, reason) {
+            view.notice(&told);
+        }
+    }
+
+    /// Looks at a session of which nothing is seen: is it served, and is the store there at all?
+    async fn look(
+        &self,
+        unserved: &mut Unserved,
+        state: &mut Watching,
+        view: &mut View,
+    ) -> CliResult {
+        match unserved
+            .look(self.client.store().as_ref(), &self.session)
+            .await
+        {
+            Ok(news) => {
+                back(state, view);
+                if let Some(reason) = news {
+                    view.notice(&waits(&self.session, &reason));
+                }
+            }
+            Err(ReadError::Unavailable { reason }) => self.away(&reason, state, view),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Does what could not be done while the store was away. Gives the end, if that is one.
+    async fn owed(&self, state: &mut Watching, view: &mut View) -> CliResult<Option<End>> {
+        if let Some(answer) = state.owed.answer.take() {
+            self.answer(answer, state, view).await?;
+        }
+        if std::mem::take(&mut state.owed.questions) {
+            self.ask(state, view).await?;
+        }
+        if std::mem::take(&mut state.owed.rest) {
+            return self.idle_now(state).await;
+        }
+        Ok(None)
     }
 
     fn live(&self, view: &View) -> Live {
@@ -228,7 +300,13 @@ impl Follow<'_> {
     /// The end, when nothing is left to wait for and all that was written is shown.
     async fn idle_now(&self, state: &mut Watching) -> CliResult<Option<End>> {
         state.idle_at = None;
-        let row = self.client.store().session(&self.session).await?;
+        let row = match self.client.store().session(&self.session).await {
+            Err(ReadError::Unavailable { .. }) => {
+                state.owed.rest = true;
+                return Ok(None);
+            }
+            row => row?,
+        };
         if let Some(row) = row {
             if has_more(&row.state) {
                 return Ok(None);
@@ -269,11 +347,11 @@ impl Follow<'_> {
             Signal::Interrupt => {
                 state.interrupted = true;
                 state.questions.take_away();
+                state.owed.answer = None;
                 view.pause(false);
                 view.interrupting();
-                self.client
-                    .interrupt(&self.session, None, "the terminal (Ctrl-C)")
-                    .await?;
+                // Not awaited here: where the store is away, a second Ctrl-C leaves all the same.
+                state.stopping = Some(absence::interrupt(self.client, &self.session));
                 Ok(None)
             }
         }
@@ -281,14 +359,15 @@ impl Follow<'_> {
 
     /// Puts the next question on the terminal; without one, settles what is asked.
     async fn ask(&self, state: &mut Watching, view: &mut View) -> CliResult {
-        if state.interrupted || !view.is_synced() {
+        if state.interrupted || !view.is_synced() || state.owed.answer.is_some() {
             return Ok(());
         }
         if state.questions.ask() {
             view.pause(true);
         }
         let settled = state.unasked.settle(self.client, &self.session, view);
-        settled.await
+        state.owed.questions = !settled.await?;
+        Ok(())
     }
 
     async fn answer(
@@ -298,31 +377,42 @@ impl Follow<'_> {
         view: &mut View,
     ) -> CliResult {
         view.pause(false);
-        let questions::Answered {
-            message,
-            call,
-            answer,
-        } = answer;
-        let Some(answer) = answer else {
+        let Some(given) = &answer.answer else {
             view.aside("the terminal cannot be read; answer the question elsewhere");
             return Ok(());
         };
         let by = "the terminal";
         match self
             .client
-            .answer(&self.session, &message, &call, answer, by)
+            .answer(
+                &self.session,
+                &answer.message,
+                &answer.call,
+                given.clone(),
+                by,
+            )
             .await
         {
             Ok(()) => {}
-            Err(tenure_engine::EngineError::AlreadyAnswered { .. }) => {
+            Err(EngineError::AlreadyAnswered { .. }) => {
                 view.aside("somebody else answered that question first");
             }
-            Err(tenure_engine::EngineError::NotAsked { .. }) => {
+            Err(EngineError::NotAsked { .. }) => {
                 view.aside("that question is over: its call was settled before the answer came");
+            }
+            Err(error) if absence::may_pass(&error) => {
+                state.owed.answer = Some(answer);
+                return Ok(());
             }
             Err(error) => return Err(error.into()),
         }
         self.ask(state, view).await
+    }
+}
+
+fn back(state: &mut Watching, view: &mut View) {
+    if let Some(told) = state.owed.back() {
+        view.notice(&told);
     }
 }
 
@@ -376,6 +466,9 @@ struct Watching {
     questions: Questions,
     unasked: Unasked,
     interrupted: bool,
+    /// An interrupt that the store has not confirmed yet.
+    stopping: Option<BoxFuture<'static, Result<Interrupted, EngineError>>>,
+    owed: Owed,
     /// The last seq that was shown.
     seen: Option<u64>,
     /// How the last work seen ended.
@@ -458,6 +551,18 @@ async fn from_there(remote: &mut Option<LiveFeed>) -> Option<LiveItem> {
         Some(receiver) => receiver.recv().await,
         None => std::future::pending().await,
     }
+}
+
+/// What became of the interrupt; none is asked for twice. Cancellation safe.
+async fn next_stop(
+    stopping: &mut Option<BoxFuture<'static, Result<Interrupted, EngineError>>>,
+) -> Result<Interrupted, EngineError> {
+    let Some(asked) = stopping else {
+        return std::future::pending().await;
+    };
+    let told = asked.await;
+    *stopping = None;
+    told
 }
 
 async fn next_result(

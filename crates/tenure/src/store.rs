@@ -223,7 +223,7 @@ impl From<ReadError> for CliError {
             }
             ReadError::Damaged { .. } => Self::failed(error.to_string())
                 .hint("`tenure doctor` checks the store; nothing was changed"),
-            ReadError::Unavailable { .. } => {
+            ReadError::Unavailable { .. } | ReadError::Outdated { .. } => {
                 Self::failed(error.to_string()).hint("`tenure doctor` says more")
             }
         }

@@ -39,7 +39,8 @@ impl Client {
     /// runs it and wherever this is called. Live text comes once, contiguous with what was shown; what the log
     /// leaves unconfirmed (an attempt given up, an owner replaced) is taken back by
     /// [`LiveItem::Superseded`] before the event that shows it. A slow reader is told [`LiveItem::Lagged`] and
-    /// goes on from the log. An error ends the stream, as in [`Client::follow`]. Dropping it at any point
+    /// goes on from the log. A store that is away is waited for, and an error ends the stream, as in
+    /// [`Client::follow`]. Dropping it at any point
     /// loses nothing durable.
     pub fn read(
         &self,

@@ -21,7 +21,6 @@ use tenure_core::id::{ExecutionId, SessionId};
 use tenure_core::request::{Request, RequestMessage, UserPart};
 use tenure_core::turn::{Ran, TurnState};
 use tenure_provider::Encoded;
-use tenure_store::ReadError;
 
 /// The most tokens of one image: the dearest rule known counts some 50,000 for a large one.
 const IMAGE_AT_MOST: u64 = 65_536;
@@ -223,7 +222,7 @@ async fn latest_limit(
     loop {
         let page = match shared.store.read(session, *cursor, PAGE).await {
             Ok(page) => page,
-            Err(ReadError::Unavailable { .. }) => {
+            Err(error) if error.is_unreadable() => {
                 shared.config.env.sleep(AWAY).await;
                 continue;
             }

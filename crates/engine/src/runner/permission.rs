@@ -154,7 +154,7 @@ impl CallTask {
             let again = match self.find_answer(&mut cursor).await {
                 Ok(None) => None,
                 Ok(found) => return Ok(found),
-                Err(error @ ReadError::Unavailable { .. }) => {
+                Err(error) if error.is_unreadable() => {
                     tracing::warn!(session = %self.cx.session, %error, "waiting for the store");
                     Some(shared.config.env.sleep(shared.config.poll))
                 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod absences;
 mod bounds;
 mod budgets;
 mod cases;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+#[path = "../it/absences.rs"]
+mod absences;
 #[path = "../it/bounds.rs"]
 mod bounds;
 #[path = "../it/budgets.rs"]

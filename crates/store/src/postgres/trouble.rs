@@ -125,8 +125,10 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 impl From<Trouble> for ReadError {
     fn from(trouble: Trouble) -> Self {
-        Self::Unavailable {
-            reason: trouble.words(),
+        let reason = trouble.words();
+        match trouble {
+            Trouble::Newer(_) => Self::Outdated { reason },
+            Trouble::Lost(_) | Trouble::Refused { .. } => Self::Unavailable { reason },
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::follow::{End, Follow, Until, told};
 use crate::render::view::View;
 use crate::render::{json, log_line};
 use crate::{ask, store};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tenure_store::{SessionRow, Store};
 
 /// Events read at a time.
@@ -30,7 +30,10 @@ pub async fn run(cx: &Context, global: &Global, args: &LogArgs) -> CliResult<u8>
         dump(cx, store.as_ref(), &row, args).await?;
         return Ok(0);
     }
-    let client = store::client(&config, store).await;
+    // Whoever looks on leaves when they want to.
+    let client = store::client(&config, store)
+        .await
+        .reading_for(Duration::MAX);
     let mut view = View::of_log(row.id.clone(), args.json, cx.caps);
     let follow = Follow {
         client: &client,

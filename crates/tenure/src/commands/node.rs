@@ -81,7 +81,7 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
 
 /// Does the store not answer now?
 async fn is_away(store: &dyn Store) -> bool {
-    matches!(store.health().await, Err(ReadError::Unavailable { .. }))
+    matches!(store.health().await, Err(error) if error.is_unreadable())
 }
 
 /// Hands over at safe boundaries; a second signal hands over at once.
@@ -240,7 +240,7 @@ async fn unneeded(
         match is_needed(store, waiting_for, (alone, clustered)).await {
             Ok(false) if engine.running() == 0 => return Ok(()),
             Ok(_) => {}
-            Err(error @ ReadError::Unavailable { .. }) => {
+            Err(error) if error.is_unreadable() => {
                 tracing::debug!(%error, "what is left to do cannot be read");
             }
             Err(error) => return Err(error),

@@ -16,11 +16,15 @@ use crate::render::view::View;
 use crate::{ask, background, providers, store};
 use compacted::Compacted;
 use serde_json::json;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+use tenure_core::placement::Serves;
+use tenure_core::{Incarnation, SessionId};
 use tenure_engine::{Approvals, Engine, Outcome, Owned, Scope};
-use tenure_store::{SessionRow, SessionState, Store};
+use tenure_store::{ReadError, SessionRow, SessionState, Store};
+use tokio::sync::broadcast;
 
 /// Resumes; gives the exit code.
 pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u8> {
@@ -200,8 +204,13 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
     let mut waiting: Vec<SessionRow> = store.claimable(10_000).await?;
     // Those that no node can run now are named, unless this process turns out to be one that can.
     let unheld = claims::unheld(store.as_ref()).await?;
-    let unplaceable = |row: &SessionRow| matches!(row.state, SessionState::Unplaceable { .. });
-    waiting.extend(unheld.into_iter().filter(unplaceable));
+    let kept = |row: &SessionRow| {
+        matches!(
+            row.state,
+            SessionState::Unplaceable { .. } | SessionState::Waiting { .. }
+        )
+    };
+    waiting.extend(unheld.into_iter().filter(kept));
     if waiting.is_empty() && !args.json {
         notice(
             "no session has anything to do that nobody does (`tenure claims` shows who holds which)",
@@ -212,7 +221,7 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
     let engine = node::start(config, store.clone(), &role).await?;
     let mut signals = crate::follow::Signals::new()?;
     let mut results = engine.results();
-    let drained = drained(config, &engine, store.as_ref());
+    let drained = drained(config, &engine, store.as_ref(), &waiting);
     tokio::pin!(drained);
     loop {
         tokio::select! {
@@ -243,19 +252,39 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
     })
 }
 
-/// Waits until nothing runs here and nothing could.
-async fn drained(config: &Config, engine: &Engine, store: &dyn Store) -> CliResult {
+/// Waits until nothing runs here and nothing could, also while the store is away.
+async fn drained(
+    config: &Config,
+    engine: &Engine,
+    store: &dyn Store,
+    waiting: &[SessionRow],
+) -> CliResult {
     let mut changes = store.watch_all();
     let serves = node::serves(config, &Scope::Any);
+    let silent = waiting.iter().filter(|row| {
+        matches!(row.state, SessionState::Waiting { .. })
+            && serves.check(&row.location, &row.model).is_ok()
+    });
+    let mut awaited = Awaited::new(engine, silent.map(|row| row.id.clone()).collect());
+    let mut away = false;
     loop {
         changes.borrow_and_update();
         engine.idle().await;
-        let waiting = store.claimable(10_000).await?;
-        let more = waiting
-            .iter()
-            .any(|row| row.cancelling || serves.check(&row.location, &row.model).is_ok());
-        if !more && engine.running() == 0 {
-            return Ok(());
+        match is_left(&serves, store, &mut awaited).await {
+            Ok(left) => {
+                if std::mem::take(&mut away) {
+                    notice("the store is back");
+                }
+                if !left && engine.running() == 0 {
+                    return Ok(());
+                }
+            }
+            Err(error @ ReadError::Unavailable { .. }) => {
+                if !std::mem::replace(&mut away, true) {
+                    notice(&format!("{error}; it is waited for (Ctrl-C leaves)"));
+                }
+            }
+            Err(error) => return Err(error.into()),
         }
         // A hint may be lost; the second look is not.
         let _ =
@@ -263,11 +292,84 @@ async fn drained(config: &Config, engine: &Engine, store: &dyn Store) -> CliResu
     }
 }
 
+/// Is there anything that this process could do, now or when a lease has ended?
+async fn is_left(
+    serves: &Serves,
+    store: &dyn Store,
+    awaited: &mut Awaited<'_>,
+) -> Result<bool, ReadError> {
+    let waiting = store.claimable(10_000).await?;
+    let more = waiting
+        .iter()
+        .any(|row| row.cancelling || serves.check(&row.location, &row.model).is_ok());
+    Ok(awaited.is_nobodys(store).await? || more)
+}
+
+/// Sessions of an owner that may be gone: silent when this process came, or this process itself, as in an outage that
+/// is longer than its lease. They can be taken only when that lease has ended, and are this process's to do until then.
+struct Awaited<'a> {
+    engine: &'a Engine,
+    results: broadcast::Receiver<(SessionId, Owned)>,
+    /// All that this process was.
+    lives: HashSet<Incarnation>,
+    sessions: HashSet<SessionId>,
+}
+
+impl<'a> Awaited<'a> {
+    fn new(engine: &'a Engine, sessions: HashSet<SessionId>) -> Self {
+        Self {
+            engine,
+            results: engine.results(),
+            lives: HashSet::new(),
+            sessions,
+        }
+    }
+
+    /// Is one of them in nobody's hands?
+    async fn is_nobodys(&mut self, store: &dyn Store) -> Result<bool, ReadError> {
+        self.lives.insert(self.engine.incarnation());
+        loop {
+            match self.results.try_recv() {
+                Ok((session, Owned::Lost)) => {
+                    self.sessions.insert(session);
+                }
+                // Whoever is silent still holds it.
+                Ok((_, Owned::Held { .. })) | Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+                Ok((session, _)) => {
+                    self.sessions.remove(&session);
+                }
+                Err(_) => break,
+            }
+        }
+        if self.sessions.is_empty() {
+            return Ok(false);
+        }
+        // Nodes that cannot be read now are read later.
+        let nodes = store.nodes().await.unwrap_or_default();
+        let lives = |owner: &Incarnation| {
+            !self.lives.contains(owner)
+                && nodes
+                    .iter()
+                    .any(|node| &node.incarnation == owner && node.lease_ms > 0)
+        };
+        let mut any = false;
+        for session in &self.sessions {
+            let row = store.session(session).await?;
+            any |= row.is_some_and(|row| match &row.state {
+                SessionState::Owned { owner, .. } => !lives(owner),
+                SessionState::Waiting { .. } | SessionState::Claimable { .. } => true,
+                _ => false,
+            });
+        }
+        Ok(any)
+    }
+}
+
 fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
     let (word, why) = match owned {
         Owned::Ended => ("ended", String::new()),
         Owned::Quarantined { reason } => ("quarantined", reason.clone()),
-        Owned::Lost => ("lost", "another node has it now".to_owned()),
+        Owned::Lost => ("lost", "it is not this process's any more".to_owned()),
         Owned::Unplaceable { reason } => ("unplaceable", reason.clone()),
         Owned::Isolated => (
             "isolated",
@@ -290,11 +392,7 @@ fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
 }
 
 /// Says which of the sessions that waited are not for this process, nor for any other. True when there was one.
-async fn unserved(
-    as_json: bool,
-    store: &dyn Store,
-    ids: &[tenure_core::SessionId],
-) -> CliResult<bool> {
+async fn unserved(as_json: bool, store: &dyn Store, ids: &[SessionId]) -> CliResult<bool> {
     let mut any = false;
     for id in ids {
         let row = store.session(id).await?;
@@ -307,7 +405,7 @@ async fn unserved(
 }
 
 /// The worst of what came of the sessions that waited.
-async fn verdict(store: &dyn Store, ids: &[tenure_core::SessionId]) -> CliResult<u8> {
+async fn verdict(store: &dyn Store, ids: &[SessionId]) -> CliResult<u8> {
     let mut code = 0;
     for id in ids {
         let Some(row) = store.session(id).await? else {

@@ -19,8 +19,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::event::body::Delivery;
 use tenure_core::{MessageId, ModelRef, SessionId};
-use tenure_engine::{Admission, Approvals, Client, Engine, NewSession, Outcome, Prompt, Scope};
-use tenure_store::{SessionQuery, SessionRow, SessionState, Store};
+use tenure_engine::{
+    Admission, Approvals, Client, Engine, EngineError, NewSession, Outcome, Prompt, Scope,
+};
+use tenure_store::{ReadError, SessionQuery, SessionRow, SessionState, Store};
 use tenure_tools::permission::Rules;
 
 /// After a second Ctrl-C nobody waits longer than this.
@@ -337,7 +339,7 @@ pub async fn finish(
         End::Left => {
             node::leave(engine, LEAVE_WITHIN).await;
             // The interrupt may have been settled before, or by letting go.
-            let row = engine.client().store().session(session).await?;
+            let row = row_now(engine, session).await?;
             end = left_behind(row.as_ref(), &own);
         }
         End::HangUp => {
@@ -347,15 +349,15 @@ pub async fn finish(
                     tracing::error!(%error, "no background node; the session stays claimable");
                 }
             });
-            left?;
+            signed_off(left)?;
         }
         End::Terminate => {
-            engine.shutdown().await?;
+            signed_off(engine.shutdown().await)?;
             // The work may have come to its end meanwhile.
-            let row = engine.client().store().session(session).await?;
+            let row = row_now(engine, session).await?;
             end = left_behind(row.as_ref(), &own);
         }
-        _ => engine.shutdown().await?,
+        _ => signed_off(engine.shutdown().await)?,
     }
     // What was done while letting go is part of the answer, which is to have its form however its end was learned.
     if left && matches!(end, End::Outcome(_)) {
@@ -372,5 +374,26 @@ pub async fn finish(
     match error {
         Some(error) => Err(error),
         None => view.written().map(|()| 0),
+    }
+}
+
+/// The session's row; none while the store is away: what became of the session is not known then.
+async fn row_now(engine: &Engine, session: &SessionId) -> CliResult<Option<SessionRow>> {
+    match engine.client().store().session(session).await {
+        Err(ReadError::Unavailable { .. }) => Ok(None),
+        row => Ok(row?),
+    }
+}
+
+/// That the store was not told of this process's end changes nothing of how the work ended.
+fn signed_off(left: Result<(), EngineError>) -> CliResult {
+    match left {
+        Err(error) if error.is_unavailable() => {
+            notice(&format!(
+                "the store was not told that this process has ended ({error}); others learn it from its lease"
+            ));
+            Ok(())
+        }
+        left => Ok(left?),
     }
 }

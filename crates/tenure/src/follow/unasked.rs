@@ -1,6 +1,7 @@
 //! Permission questions where nobody can be asked: those of the own prompt are answered with no, as a process does
 //! that runs a session without a terminal; of all others it is said what is asked, and how anybody answers it.
 
+use super::absence::may_pass;
 use crate::commands::answer::listed;
 use crate::exit::CliResult;
 use crate::render::view::View;
@@ -82,16 +83,18 @@ impl Unasked {
     }
 
     /// Answers the own ones, and tells the others. To be called once all that was there is read: what was answered
-    /// since is no question any more. An answer that somebody gave meanwhile was the first, and stays.
+    /// since is no question any more. An answer that somebody gave meanwhile was the first, and stays. False when the
+    /// store was away for one of them: it is to be called again.
     ///
     /// # Errors
-    /// The store cannot be written. The question stays, and anybody may answer it.
+    /// The answer cannot be stored. The question stays, and anybody may answer it.
     pub(super) async fn settle(
         &mut self,
         client: &Client,
         session: &SessionId,
         view: &mut View,
-    ) -> CliResult {
+    ) -> CliResult<bool> {
+        let mut all = true;
         for (asked, own) in std::mem::take(&mut self.open) {
             if !own {
                 let questions = listed(session, std::slice::from_ref(&asked), true);
@@ -109,11 +112,17 @@ impl Unasked {
                 .answer(session, &asked.message, &asked.call, no, BY)
                 .await
             {
-                Ok(()) | Err(EngineError::AlreadyAnswered { .. }) => {}
+                // Its call may have been settled by another's hand since.
+                Ok(())
+                | Err(EngineError::AlreadyAnswered { .. } | EngineError::NotAsked { .. }) => {}
+                Err(error) if may_pass(&error) => {
+                    self.open.push((asked, own));
+                    all = false;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
 

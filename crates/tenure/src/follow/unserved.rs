@@ -1,9 +1,8 @@
 //! Tells whoever follows a session, once for each reason, that it waits for a node that can run it.
 
-use crate::exit::CliResult;
 use std::time::Duration;
 use tenure_core::SessionId;
-use tenure_store::{SessionState, Store};
+use tenure_store::{ReadError, SessionState, Store};
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// How often a session is looked at while nothing of it is seen.
@@ -41,7 +40,7 @@ impl Unserved {
         &mut self,
         store: &dyn Store,
         session: &SessionId,
-    ) -> CliResult<Option<String>> {
+    ) -> Result<Option<String>, ReadError> {
         let row = store.session(session).await?;
         let reason = row.and_then(|row| match row.state {
             SessionState::Unplaceable { reason } => Some(reason),

@@ -24,6 +24,7 @@ mod looking;
 mod looking_on;
 mod models;
 mod nodes;
+mod outages;
 mod permissions;
 mod placing;
 mod real;
