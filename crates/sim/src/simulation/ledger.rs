@@ -44,6 +44,8 @@ struct Start {
     machine: Arc<Machine>,
     /// A guardian watches over it; else it lives and dies with the node's own tasks.
     lease: Option<LeaseDeadline>,
+    /// Its guardian is stopped: the deadline ends nothing.
+    deaf: bool,
     ended: Option<Ended>,
 }
 
@@ -65,6 +67,8 @@ pub struct Starting {
     pub pid: u32,
     /// The deadline its guardian watches, if it has one.
     pub lease: Option<LeaseDeadline>,
+    /// The guardian is stopped, and watches nothing.
+    pub deaf: bool,
 }
 
 /// A request under way.
@@ -183,6 +187,16 @@ impl Ledger {
     pub fn start(&self, starting: Starting) -> usize {
         self.judge(&starting);
         self.count("tool started");
+        self.note(|| {
+            let Starting {
+                proc,
+                pid,
+                call,
+                deaf,
+                ..
+            } = &starting;
+            format!("{call} begins in {proc:?} with pid {pid}, deaf: {deaf}")
+        });
         let Starting {
             session,
             message,
@@ -191,6 +205,7 @@ impl Ledger {
             machine,
             pid,
             lease,
+            deaf,
             serves: _,
         } = starting;
         let mut state = self.state();
@@ -202,6 +217,7 @@ impl Ledger {
             pid,
             machine,
             lease,
+            deaf,
             ended: None,
         });
         state.starts.len() - 1
@@ -244,6 +260,8 @@ impl Ledger {
                     && start.proc != new.proc
                     && (start.lease.is_some() || !state.paused.contains(&start.proc))
                     && self.is_alive(start)
+                    // Of another machine nobody can end it, and time is all there is.
+                    && (self.is_leased(start) || Arc::ptr_eq(&start.machine, &new.machine))
             });
             (again, beside.map(|start| start.call.clone()))
         };
@@ -261,10 +279,22 @@ impl Ledger {
     }
 
     fn is_alive(&self, start: &Start) -> bool {
-        let leased = start.lease.as_ref().is_none_or(|lease| {
+        start.ended.is_none() && (start.deaf || self.is_leased(start))
+    }
+
+    fn is_leased(&self, start: &Start) -> bool {
+        start.lease.as_ref().is_none_or(|lease| {
             lease.get().as_millis() as u64 > start.machine.boot_ms(&self.executor)
-        });
-        start.ended.is_none() && leased
+        })
+    }
+
+    /// Is what began under this number alive?
+    pub fn lives(&self, start: usize) -> bool {
+        let state = self.state();
+        state
+            .starts
+            .get(start)
+            .is_some_and(|start| self.is_alive(start))
     }
 
     /// It ended; false when it had been killed before.
@@ -316,6 +346,7 @@ impl Ledger {
 
     /// Ends a leftover.
     pub fn end_process(&self, pid: u32) {
+        self.note(|| format!("pid {pid} is ended"));
         for start in &mut self.state().starts {
             if start.pid == pid {
                 start.ended.get_or_insert(Ended::Killed);

@@ -106,6 +106,9 @@ fn expected(mutation: Mutation) -> Expected {
         Mutation::SilenceByStoreClock => {
             Elsewhere("it only delays, for as long as the clock was set back")
         }
+        Mutation::ResolveOverLost => Elsewhere(
+            "a log that is set back has lost what was promised: nothing is left to judge by",
+        ),
         Mutation::DeleteForgetsCheckpoints => Elsewhere("a checkpoint only saves time"),
         _ => Caught,
     }
@@ -147,7 +150,9 @@ fn shows_in(mutation: Mutation) -> Option<Scenario> {
         M::NoSelfFence | M::RenewalMeasuredLate | M::ChildrenOutliveNode | M::RenewWhenDead => {
             Some(Scenario::Silence)
         }
-        M::SpawnNotDelayed | M::QuietForgotten | M::QuietByStoreClock => Some(Scenario::Orphans),
+        M::SpawnNotDelayed | M::QuietForgotten | M::QuietByStoreClock | M::EffectForgotten => {
+            Some(Scenario::Orphans)
+        }
         M::SupersededUnsaid | M::LiveNotHeld | M::LiveUntracked => Some(Scenario::Relays),
         M::NoGenerationCheck | M::PlacementIgnored | M::MovedSessionStays => Some(Scenario::Places),
         _ => None,

@@ -284,6 +284,8 @@ pub struct ModelPlan {
     pub asks: u64,
     /// Calls that take their time inside the node's own process.
     pub inside: u64,
+    /// Commands whose guardian is stopped: nothing but a look at their machine ends them.
+    pub deaf: u64,
     /// Requests judged by the vendor's validator.
     pub validated: u64,
     /// The longest wait for the first byte.
@@ -357,7 +359,13 @@ impl Plan {
             Scenario::Drains => draft.within(2, 4) as usize,
             _ => draft.within(1, 3) as usize,
         };
-        let (actions, faults) = draft.events(nodes, sessions);
+        let (mut actions, mut faults) = draft.events(nodes, sessions);
+        let mut model = model;
+        // Drawn apart, so that what the other seeds do stays what it was.
+        if scenario == Scenario::Orphans && Chance::of(seed, 0xdeaf).percent(25) {
+            model.deaf = 60;
+            (actions, faults) = draft.deaf();
+        }
         Self {
             seed,
             scenario,

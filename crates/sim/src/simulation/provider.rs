@@ -302,6 +302,10 @@ impl Answer<'_> {
             return ("ask", "{}".to_owned());
         }
         let takes = format!("{{\"ms\":{}}}", self.chance.below(self.plan.work_ms));
+        if self.plan.deaf > 0 && self.chance.percent(self.plan.deaf) {
+            let ms = self.chance.below(self.plan.work_ms);
+            return ("work", format!("{{\"ms\":{ms},\"deaf\":true}}"));
+        }
         if self.chance.percent(self.plan.inside) {
             return ("watch", takes);
         }

@@ -9,7 +9,11 @@ use std::sync::Arc;
 use tenure_core::id::{CallId, MessageId, SessionId};
 use tenure_core::placement::Serves;
 use tenure_tools::permission::Access;
-use tenure_tools::{Spawned, Tool, ToolCx, ToolError, ToolOutput, ToolSet, ToolSpec};
+use tenure_tools::{AtWork, Spawned, Tool, ToolCx, ToolError, ToolOutput, ToolSet, ToolSpec};
+
+/// How often a command that does not end is looked at, in microseconds, and how many times before its node has ended it.
+const LOOKS: u64 = 100_000;
+const DEAF_FOR: u64 = 30;
 
 /// What the tools of one process know of the world.
 #[derive(Clone)]
@@ -38,6 +42,10 @@ impl Bench {
 
     /// It begins, physically; none outside any session.
     fn begin(&self, cx: &ToolCx, pid: u32, guarded: bool) -> Option<Running> {
+        self.begin_as(cx, pid, guarded, false)
+    }
+
+    fn begin_as(&self, cx: &ToolCx, pid: u32, guarded: bool, deaf: bool) -> Option<Running> {
         let session = SessionId::parse(&cx.session).ok()?;
         let message = message_of(cx)?;
         let number = self.ledger.start(Starting {
@@ -49,6 +57,7 @@ impl Bench {
             serves: self.serves.clone(),
             pid,
             lease: cx.guardian.lease.clone().filter(|_| guarded),
+            deaf,
         });
         Some(Running {
             ledger: self.ledger.clone(),
@@ -63,6 +72,24 @@ fn message_of(cx: &ToolCx) -> Option<MessageId> {
     MessageId::parse(name).ok()
 }
 
+impl Bench {
+    /// Its guardian is stopped: the command goes on, and whoever started it follows it and ends it by other means,
+    /// which takes a while.
+    fn follow(&self, running: Running, at_work: Option<AtWork>) {
+        let executor = self.executor.clone();
+        self.executor.spawn(self.proc, async move {
+            for _ in 0..DEAF_FOR {
+                executor.sleep_micros(LOOKS).await;
+                if !running.is_alive() {
+                    break;
+                }
+            }
+            running.end(Ended::Killed);
+            drop(at_work);
+        });
+    }
+}
+
 /// A call that runs; dropping it kills it.
 struct Running {
     ledger: Arc<Ledger>,
@@ -72,6 +99,10 @@ struct Running {
 impl Running {
     fn end(&self, how: Ended) -> bool {
         self.ledger.end(self.number, how)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.ledger.lives(self.number)
     }
 }
 
@@ -135,13 +166,19 @@ impl Tool for Work {
         if cx.cancel.is_cancelled() {
             return Err(ToolError::interrupted("the work"));
         }
-        let running = self.0.begin(&cx, pid, true).ok_or_else(homeless)?;
+        let deaf = input["deaf"] == json!(true);
+        let running = self.0.begin_as(&cx, pid, true, deaf);
+        let running = running.ok_or_else(homeless)?;
         let micros = input["ms"].as_u64().unwrap_or(1) * 1_000;
         let stopped = tokio::select! {
             biased;
             () = cx.cancel.cancelled() => true,
             () = self.0.executor.sleep_micros(micros) => false,
         };
+        if stopped && deaf {
+            self.0.follow(running, cx.at_work.clone());
+            return Err(ToolError::interrupted("the work"));
+        }
         if stopped {
             // The guardian's own grace for a command that ignores SIGTERM.
             let grace = if input["stubborn"] == json!(true) {

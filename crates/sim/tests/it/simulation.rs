@@ -203,6 +203,7 @@ fn what_a_lost_owner_leaves_behind_is_found() {
         "R10-spawn-not-delayed",
         "R10-quiet-forgotten",
         "R10-quiet-by-store-clock",
+        "R10-effect-forgotten",
         "R10-recovery-runs-calls",
         "R9-continuation-not-derived",
         "R7-no-self-fence",

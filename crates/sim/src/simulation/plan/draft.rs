@@ -29,6 +29,7 @@ impl Draft {
             calls: self.within(30, 70),
             asks: 10,
             inside: 8,
+            deaf: 0,
             validated: 25,
             first_byte: 1 + self.within(1, 600) * 1_000,
             delta: 1 + self.within(1, 300) * 1_000,

@@ -259,6 +259,35 @@ impl Draft {
         (actions, faults)
     }
 
+    /// A call is stopped, and its command goes on: its guardian is stopped, too. Its node dies behind the settlement and
+    /// comes back, and the session goes on, there or elsewhere.
+    pub(super) fn deaf(&mut self) -> (Vec<Action>, Vec<Fault>) {
+        let mut actions = self.prompts(1);
+        let commit = self.within(6, 26);
+        let stopped = self.within(30, 1_500) * 1_000;
+        let dies = stopped + self.within(20, 2_000) * 1_000;
+        let act = |later, kind| Action {
+            when: When::After(commit, later),
+            session: 0,
+            kind,
+        };
+        actions.push(act(stopped, ActionKind::Interrupt { named: false }));
+        for _ in 0..self.within(1, 3) {
+            let again = dies + self.within(1, 12_000) * 1_000;
+            actions.push(act(again, ActionKind::Admit { queue: false }));
+        }
+        let crash = Fault {
+            when: When::After(commit, dies),
+            node: Which::Actor,
+            kind: FaultKind::Crash {
+                noticed: self.chance.percent(85),
+                lingers: true,
+                back: self.chance.below(2 * SECOND),
+            },
+        };
+        (actions, vec![crash])
+    }
+
     /// A prompt is stopped before it begins; a later one begins, its execution fails by itself, and what was queued
     /// meanwhile rests.
     pub(super) fn rests(&mut self, nodes: usize) -> (Vec<Action>, Vec<Fault>) {
