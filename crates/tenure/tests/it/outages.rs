@@ -28,9 +28,9 @@ fn cluster() -> Option<(Server, Cluster)> {
     Some((server, Cluster { place, database }))
 }
 
-/// A command whose output goes to files.
+/// A command whose output goes to files; killed when the test fails.
 struct Heard {
-    child: Child,
+    child: Option<Child>,
     output: PathBuf,
     errors: PathBuf,
 }
@@ -44,7 +44,7 @@ impl Heard {
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&errors).unwrap())
             .env("TENURE_LOG", "tenure_engine=warn");
-        let child = command.spawn().unwrap();
+        let child = Some(command.spawn().unwrap());
         Self {
             child,
             output,
@@ -63,8 +63,12 @@ impl Heard {
         written(&self.errors, words);
     }
 
-    fn ends(self, code: i32) -> Out {
-        let out = finish(self.child);
+    fn told(&self, name: &str) {
+        signal(self.child.as_ref().unwrap(), name);
+    }
+
+    fn ends(mut self, code: i32) -> Out {
+        let out = finish(self.child.take().unwrap());
         let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
         let (stdout, stderr) = (read(&self.output), read(&self.errors));
         Out {
@@ -80,6 +84,15 @@ impl Heard {
         let out = self.ends(0);
         once(&out, &[AWAY, BACK]);
         out
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -142,7 +155,7 @@ fn real_who_follows_another_nodes_session_misses_nothing_in_an_outage() {
     let leaves = Heard::following(&cluster, "left", &follow);
     outage(&server, &node, &[&run, &resume, &ends, &all, &leaves]);
     // Who looks on may leave in the middle of it.
-    signal(&leaves.child, "INT");
+    leaves.told("INT");
     leaves.ends(0);
     cluster.place.write("project/go", "");
     server.start_again().unwrap();
@@ -151,7 +164,7 @@ fn real_who_follows_another_nodes_session_misses_nothing_in_an_outage() {
     let ends = ends.outlives();
     let log = cluster.lines(&["log", session, "--json"]);
     written(&all.output, "execution.succeeded");
-    signal(&all.child, "INT");
+    all.told("INT");
     for out in [run, ends, all.outlives()] {
         let shown = events(&out);
         assert_eq!(shown, log[..shown.len()], "each event once, in order");
@@ -160,7 +173,7 @@ fn real_who_follows_another_nodes_session_misses_nothing_in_an_outage() {
     let shown = events(&resume);
     let from = usize::try_from(shown[0]["seq"].as_u64().unwrap()).unwrap();
     assert_eq!(shown, log[from..from + shown.len()]);
-    signal(&node.child, "TERM");
+    node.told("TERM");
     node.ends(0);
 }
 
@@ -174,9 +187,9 @@ fn real_all_that_is_resumed_waits_for_the_database() {
     cluster.run(&["run", "--detach", "go"]).exits(0);
     wait_for_file(&cluster.place.path("project/started"));
     // It leaves the session at once, and charged with nothing.
-    signal(&node.child, "TERM");
+    node.told("TERM");
     node.hears("draining");
-    signal(&node.child, "TERM");
+    node.told("TERM");
     node.ends(0);
     std::fs::remove_file(cluster.place.path("project/started")).unwrap();
     let resume = Heard::start(&cluster, "resume", &["resume", "--all"]);
@@ -198,7 +211,7 @@ fn real_what_a_killed_run_left_is_resumed_with_all_once_it_may_be() {
     };
     let run = Heard::start(&cluster, "run", &["run", "go"]);
     wait_for_file(&cluster.place.path("project/started"));
-    signal(&run.child, "KILL");
+    run.told("KILL");
     run.ends(-1);
     cluster.place.write("project/go", "");
     cluster.until("its silence", || {
@@ -233,9 +246,9 @@ fn real_ctrl_c_in_an_outage_stops_the_work_once_it_is_over_or_leaves() {
     });
     outage(&server, &stops, &[&stops, &leaves]);
     for command in [&stops, &leaves] {
-        signal(&command.child, "INT");
+        command.told("INT");
     }
-    signal(&leaves.child, "INT");
+    leaves.told("INT");
     let errors = leaves.ends(130).stderr;
     assert!(errors.contains("left; "), "{errors}");
     server.start_again().unwrap();
