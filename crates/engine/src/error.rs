@@ -97,6 +97,7 @@ impl EngineError {
             self,
             Self::Append(AppendError::Unavailable { .. } | AppendError::Unknown { .. })
                 | Self::Unconfirmed { .. }
+                | Self::Node(NodeError::Unavailable { .. })
                 | Self::Read(ReadError::Unavailable { .. } | ReadError::Outdated { .. })
         )
     }

@@ -29,7 +29,7 @@ use tenure_engine::{
     Client, Engine, EngineError, Followed, LiveFeed, LiveItem, LiveTracker, Outcome,
     OutcomeTracker, Owned,
 };
-use tenure_store::{FollowItem, Interrupted, ReadError, SessionState, Store};
+use tenure_store::{FollowItem, Interrupted, ReadError, SessionRow, SessionState, Store};
 use tokio::sync::broadcast;
 use unasked::Unasked;
 use unserved::Unserved;
@@ -78,6 +78,9 @@ pub struct Follow<'a> {
     pub interactive: bool,
 }
 
+/// How long a store is waited for, that may not answer at all, where that keeps signals waiting.
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -111,6 +114,7 @@ impl Follow<'_> {
             unasked: Unasked::new(!self.interactive, prompt),
             interrupted: false,
             stopping: None,
+            looking: None,
             owed: Owed::default(),
             seen: self.after,
             ended: None,
@@ -150,7 +154,7 @@ impl Follow<'_> {
                     }
                 }
                 () = reader.gone() => return Ok(End::Left),
-                stopped = next_stop(&mut state.stopping) => {
+                stopped = next_of(&mut state.stopping) => {
                     stopped?;
                 }
                 answer = state.questions.answered() => {
@@ -173,8 +177,12 @@ impl Follow<'_> {
                         return Ok(end);
                     }
                 }
-                () = unserved.due(), if view.is_synced() => {
-                    self.look(&mut unserved, &mut state, view).await?;
+                // Not awaited here: a store that does not answer would keep signals waiting.
+                () = unserved.due(), if view.is_synced() && state.looking.is_none() => {
+                    state.looking = Some(self.look());
+                }
+                row = next_of(&mut state.looking) => {
+                    self.looked(row, &mut unserved, &mut state, view)?;
                 }
                 _ = ticks.tick(), if view.ticks() => view.tick(),
             }
@@ -201,19 +209,22 @@ impl Follow<'_> {
     }
 
     /// Looks at a session of which nothing is seen: is it served, and is the store there at all?
-    async fn look(
+    fn look(&self) -> BoxFuture<'static, Result<Option<SessionRow>, ReadError>> {
+        let (store, session) = (self.client.store().clone(), self.session.clone());
+        Box::pin(async move { store.session(&session).await })
+    }
+
+    fn looked(
         &self,
+        row: Result<Option<SessionRow>, ReadError>,
         unserved: &mut Unserved,
         state: &mut Watching,
         view: &mut View,
     ) -> CliResult {
-        match unserved
-            .look(self.client.store().as_ref(), &self.session)
-            .await
-        {
-            Ok(news) => {
+        match row {
+            Ok(row) => {
                 back(state, view);
-                if let Some(reason) = news {
+                if let Some(reason) = unserved.news(row) {
                     view.notice(&waits(&self.session, &reason));
                 }
             }
@@ -300,12 +311,13 @@ impl Follow<'_> {
     /// The end, when nothing is left to wait for and all that was written is shown.
     async fn idle_now(&self, state: &mut Watching) -> CliResult<Option<End>> {
         state.idle_at = None;
-        let row = match self.client.store().session(&self.session).await {
-            Err(ReadError::Unavailable { .. }) => {
+        // A store that does not answer must not keep signals waiting for long.
+        let row = match tokio::time::timeout(ANSWERS_WITHIN, self.look()).await {
+            Err(_) | Ok(Err(ReadError::Unavailable { .. })) => {
                 state.owed.rest = true;
                 return Ok(None);
             }
-            row => row?,
+            Ok(row) => row?,
         };
         if let Some(row) = row {
             if has_more(&row.state) {
@@ -468,6 +480,8 @@ struct Watching {
     interrupted: bool,
     /// An interrupt that the store has not confirmed yet.
     stopping: Option<BoxFuture<'static, Result<Interrupted, EngineError>>>,
+    /// A look at its row.
+    looking: Option<BoxFuture<'static, Result<Option<SessionRow>, ReadError>>>,
     owed: Owed,
     /// The last seq that was shown.
     seen: Option<u64>,
@@ -553,15 +567,13 @@ async fn from_there(remote: &mut Option<LiveFeed>) -> Option<LiveItem> {
     }
 }
 
-/// What became of the interrupt; none is asked for twice. Cancellation safe.
-async fn next_stop(
-    stopping: &mut Option<BoxFuture<'static, Result<Interrupted, EngineError>>>,
-) -> Result<Interrupted, EngineError> {
-    let Some(asked) = stopping else {
+/// What came of what the store was asked, if anything was. Cancellation safe.
+async fn next_of<T>(asked: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(answer) = asked else {
         return std::future::pending().await;
     };
-    let told = asked.await;
-    *stopping = None;
+    let told = answer.await;
+    *asked = None;
     told
 }
 

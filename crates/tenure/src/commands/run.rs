@@ -9,7 +9,7 @@ use crate::background::Worker;
 use crate::config::{Config, Flags, load, permissions};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
-use crate::follow::{End, Follow, Until, catch_up, left_behind, told, waits};
+use crate::follow::{ANSWERS_WITHIN, End, Follow, Until, catch_up, left_behind, told, waits};
 use crate::form::Form;
 use crate::node::{self, Role};
 use crate::render::view::View;
@@ -379,9 +379,10 @@ pub async fn finish(
 
 /// The session's row; none while the store is away: what became of the session is not known then.
 async fn row_now(engine: &Engine, session: &SessionId) -> CliResult<Option<SessionRow>> {
-    match engine.client().store().session(session).await {
-        Err(ReadError::Unavailable { .. }) => Ok(None),
-        row => Ok(row?),
+    let row = engine.client().store().session(session);
+    match tokio::time::timeout(ANSWERS_WITHIN, row).await {
+        Err(_) | Ok(Err(ReadError::Unavailable { .. })) => Ok(None),
+        Ok(row) => Ok(row?),
     }
 }
 

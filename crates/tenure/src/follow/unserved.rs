@@ -1,8 +1,7 @@
 //! Tells whoever follows a session, once for each reason, that it waits for a node that can run it.
 
 use std::time::Duration;
-use tenure_core::SessionId;
-use tenure_store::{ReadError, SessionState, Store};
+use tenure_store::{SessionRow, SessionState};
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// How often a session is looked at while nothing of it is seen.
@@ -32,22 +31,14 @@ impl Unserved {
         self.looks.reset();
     }
 
-    /// Why the session waits, when that was not told yet.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub(super) async fn look(
-        &mut self,
-        store: &dyn Store,
-        session: &SessionId,
-    ) -> Result<Option<String>, ReadError> {
-        let row = store.session(session).await?;
+    /// Why the session waits, by its row, when that was not told yet.
+    pub(super) fn news(&mut self, row: Option<SessionRow>) -> Option<String> {
         let reason = row.and_then(|row| match row.state {
             SessionState::Unplaceable { reason } => Some(reason),
             _ => None,
         });
         let news = reason.clone().filter(|_| reason != self.told);
         self.told = reason;
-        Ok(news)
+        news
     }
 }
