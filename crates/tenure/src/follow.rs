@@ -154,6 +154,7 @@ impl Follow<'_> {
                     }
                 }
                 () = reader.gone() => return Ok(End::Left),
+                why = outdated(self.engine) => return Err(too_old(why)),
                 stopped = next_of(&mut state.stopping) => {
                     stopped?;
                 }
@@ -565,6 +566,19 @@ async fn from_there(remote: &mut Option<LiveFeed>) -> Option<LiveItem> {
         Some(receiver) => receiver.recv().await,
         None => std::future::pending().await,
     }
+}
+
+/// Why this process's own node has stopped for good. Cancellation safe.
+async fn outdated(engine: Option<&Engine>) -> String {
+    match engine {
+        Some(engine) => engine.outdated().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A newer version of this program has changed the store.
+pub fn too_old(why: String) -> CliError {
+    CliError::failed(why).hint("nothing more is written by this process; start the newer version")
 }
 
 /// What came of what the store was asked, if anything was. Cancellation safe.

@@ -5,7 +5,7 @@ use crate::args::{Global, NodeArgs};
 use crate::config::node::{absolute, own_label};
 use crate::config::{Config, StoreUrl};
 use crate::exit::{CliError, CliResult};
-use crate::follow::Signals;
+use crate::follow::{Signals, too_old};
 use crate::node::{self, Door, Node, Role};
 use crate::render::escape::safe_line;
 use crate::{providers, store};
@@ -66,7 +66,7 @@ pub async fn run(cx: &Context, global: &Global, args: NodeArgs) -> CliResult {
             ended = result.map_err(CliError::from);
         }
         why = node.outdated() => {
-            return Err(CliError::failed(why).hint("nothing more is written by this process; start the newer version"));
+            return Err(too_old(why));
         }
         () = drained(&node, store.as_ref()), if role.door.is_some() => notice("drained from afar: handing over"),
         _ = signals.next() => {

@@ -10,7 +10,7 @@ use crate::background::Worker;
 use crate::config::{Config, Flags, load};
 use crate::environment::working_folder;
 use crate::exit::{CliError, CliResult, Kind};
-use crate::follow::{End, Follow, Until, waits};
+use crate::follow::{End, Follow, Until, too_old, waits};
 use crate::node::{self, Role};
 use crate::render::view::View;
 use crate::{ask, background, providers, store};
@@ -19,12 +19,15 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tenure_core::placement::Serves;
 use tenure_core::{Incarnation, SessionId};
 use tenure_engine::{Approvals, Engine, Outcome, Owned, Scope};
 use tenure_store::{ReadError, SessionRow, SessionState, Store};
 use tokio::sync::broadcast;
+
+/// A node whose process is gone is noticed by the others within this.
+const FOUND_OUT: Duration = Duration::from_secs(1);
 
 /// Resumes; gives the exit code.
 pub async fn run(cx: &Context, global: &Global, args: ResumeArgs) -> CliResult<u8> {
@@ -211,26 +214,44 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
         )
     };
     waiting.extend(unheld.into_iter().filter(kept));
-    if waiting.is_empty() && !args.json {
-        notice(
-            "no session has anything to do that nobody does (`tenure claims` shows who holds which)",
-        );
+    // Whoever holds a session may have died just now: that is found out in a moment, and not before.
+    let held = !store.claims().await?.is_empty();
+    let nothing = || {
+        if !args.json {
+            notice(
+                "no session has anything to do that nobody does (`tenure claims` shows who holds which)",
+            );
+        }
+    };
+    if waiting.is_empty() && !held {
+        nothing();
     }
     let ids: Vec<_> = waiting.iter().map(|row| row.id.clone()).collect();
     let role = Role::command("resume", Scope::Any, Approvals::Headless);
     let engine = node::start(config, store.clone(), &role).await?;
     let mut signals = crate::follow::Signals::new()?;
     let mut results = engine.results();
-    let drained = drained(config, &engine, store.as_ref(), &waiting);
+    let drained = async {
+        if held {
+            tokio::time::sleep(FOUND_OUT).await;
+        }
+        drained(config, &engine, store.as_ref(), &waiting).await
+    };
+    let mut any = !waiting.is_empty() || !held;
     tokio::pin!(drained);
     loop {
         tokio::select! {
             biased;
             // What ended is told before the end of all is noticed.
-            Ok((session, owned)) = results.recv() => report(args.json, session.as_str(), &owned)?,
+            Ok((session, owned)) = results.recv() => {
+                any |= !matches!(owned, Owned::Idle | Owned::Held { .. });
+                report(args.json, session.as_str(), &owned)?;
+            }
+            why = engine.outdated() => return Err(too_old(why)),
             done = &mut drained => {
                 done?;
                 while let Ok((session, owned)) = results.try_recv() {
+                    any |= !matches!(owned, Owned::Idle | Owned::Held { .. });
                     report(args.json, session.as_str(), &owned)?;
                 }
                 break;
@@ -241,6 +262,9 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
                     .hint("`tenure resume --all` goes on"));
             }
         }
+    }
+    if !any {
+        nothing();
     }
     let unserved = unserved(args.json, store.as_ref(), &ids).await?;
     engine.shutdown().await?;
@@ -287,8 +311,7 @@ async fn drained(
             Err(error) => return Err(error.into()),
         }
         // A hint may be lost; the second look is not.
-        let _ =
-            tokio::time::timeout(std::time::Duration::from_millis(500), changes.changed()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(500), changes.changed()).await;
     }
 }
 

@@ -81,7 +81,13 @@ pub async fn run(cx: &Context, global: &Global, args: RunArgs) -> CliResult<u8> 
         Approvals::Headless
     };
     let role = Role::command("run", Scope::Asked, approvals);
-    let engine = node::start(&asked.config, target.store.clone(), &role).await?;
+    let engine = node::start(&asked.config, target.store.clone(), &role)
+        .await
+        .map_err(|error| {
+            error.hint(format!(
+                "the prompt is stored: `tenure resume {session}` goes on with it"
+            ))
+        })?;
     let follow = Follow {
         client: engine.client(),
         engine: Some(&engine),

@@ -67,6 +67,15 @@ impl Heard {
         signal(self.child.as_ref().unwrap(), name);
     }
 
+    /// Ctrl-C again and again: two that come together count as one.
+    fn left(mut self) -> Out {
+        wait("its end", || {
+            self.told("INT");
+            self.child.as_mut().unwrap().try_wait().unwrap()
+        });
+        self.ends(130)
+    }
+
     fn ends(mut self, code: i32) -> Out {
         let out = finish(self.child.take().unwrap());
         let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
@@ -214,10 +223,7 @@ fn real_what_a_killed_run_left_is_resumed_with_all_once_it_may_be() {
     run.told("KILL");
     run.ends(-1);
     cluster.place.write("project/go", "");
-    cluster.until("its silence", || {
-        let rows = cluster.lines(&["sessions", "--json"]);
-        rows[0]["state"] != "owned"
-    });
+    // Its lease is good for a while yet.
     let out = cluster.run(&["resume", "--all"]).exits(0);
     assert!(out.stdout.contains(" ended\n"), "{out:?}");
     assert!(!out.stderr.contains("no session"), "{out:?}");
@@ -245,11 +251,8 @@ fn real_ctrl_c_in_an_outage_stops_the_work_once_it_is_over_or_leaves() {
         called.count() == 2
     });
     outage(&server, &stops, &[&stops, &leaves]);
-    for command in [&stops, &leaves] {
-        command.told("INT");
-    }
-    leaves.told("INT");
-    let errors = leaves.ends(130).stderr;
+    stops.told("INT");
+    let errors = leaves.left().stderr;
     assert!(errors.contains("left; "), "{errors}");
     server.start_again().unwrap();
     let errors = stops.ends(130).stderr;
