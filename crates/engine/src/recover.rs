@@ -70,7 +70,7 @@ fn takeover_batch(turn: &TurnState, takeover: &Takeover<'_>) -> (Batch, Recovere
     } = takeover;
     let decision = recover(tenure.phase, turn, tenure.attempts, tenure.charged);
     let cause = match decision {
-        RecoveryDecision::SettleOnly => Cause::Interrupted,
+        RecoveryDecision::SettleOnly => Cause::InterruptedAndLost,
         _ => Cause::Crashed,
     };
     let mut events: Vec<EventBody> = vec![

@@ -13,6 +13,8 @@ use crate::provider::Finish;
 pub enum Cause {
     /// An interrupt by a person.
     Interrupted,
+    /// The same, but the owner was lost before it settled that; this is recovery.
+    InterruptedAndLost,
     /// The drain budget of a shutdown ended.
     Shutdown,
     /// The owner was lost; this is recovery.
@@ -26,7 +28,9 @@ pub enum Cause {
 impl Cause {
     fn step_error(&self) -> SessionError {
         match self {
-            Self::Interrupted => SessionError::new("interrupted", "Interrupted by the user"),
+            Self::Interrupted | Self::InterruptedAndLost => {
+                SessionError::new("interrupted", "Interrupted by the user")
+            }
             Self::Shutdown => SessionError::new("shutdown", "Stopped by a shutdown of the node"),
             Self::Crashed => SessionError::new(
                 "crashed",
@@ -54,18 +58,21 @@ impl Cause {
             Self::Interrupted if started => {
                 (ToolFailure::Interrupted, "Tool execution interrupted".to_owned())
             }
-            Self::Interrupted => not_executed("Tool execution interrupted before it began"),
             Self::Shutdown if started => (
                 ToolFailure::Interrupted,
                 "Tool execution interrupted by a shutdown; it may have had an effect".to_owned(),
             ),
             Self::Shutdown => not_executed("the node shut down before it began"),
-            Self::Crashed if started => (
+            // It may have run to its end before anybody could stop it (P5).
+            Self::InterruptedAndLost | Self::Crashed if started => (
                 ToolFailure::OutcomeUnknown,
                 "Outcome unknown: the process that ran this tool was lost after it had begun. It was \
                  not run again. Check what it did before you repeat it."
                     .to_owned(),
             ),
+            Self::Interrupted | Self::InterruptedAndLost => {
+                not_executed("Tool execution interrupted before it began")
+            }
             Self::Crashed => not_executed("the process was lost before it began"),
             Self::Replaced => (
                 ToolFailure::Stale,

@@ -73,6 +73,7 @@ fn settlements(journal: &Journal) -> HashMap<(MessageId, CallId), u32> {
 fn causes() -> Vec<Cause> {
     vec![
         Cause::Interrupted,
+        Cause::InterruptedAndLost,
         Cause::Shutdown,
         Cause::Crashed,
         Cause::Replaced,
@@ -179,6 +180,7 @@ fn each_cause_says_what_is_known_of_each_call() {
     let journal = three_states();
     for (cause, called, started) in [
         (Cause::Interrupted, F::NotExecuted, F::Interrupted),
+        (Cause::InterruptedAndLost, F::NotExecuted, F::OutcomeUnknown),
         (Cause::Shutdown, F::NotExecuted, F::Interrupted),
         (Cause::Crashed, F::NotExecuted, F::OutcomeUnknown),
         (Cause::Replaced, F::Stale, F::Stale),

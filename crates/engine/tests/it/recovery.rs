@@ -277,7 +277,13 @@ async fn killed_under_an_interrupt_it_settles_and_does_not_go_on() {
     );
     assert_eq!(synthetic(&log), []);
     assert_eq!(bed.model.sent(), 1);
-    assert_eq!(settlements(&log)[0].2, "Tool execution interrupted");
+    // Nobody knows how far it came before its process was gone (P5).
+    assert_eq!(
+        settlements(&log)[0].1,
+        Some(ToolFailure::OutcomeUnknown),
+        "{}",
+        show(&log)
+    );
     let (_, outcome) = ask(&engine, &session, "next").await;
     assert_eq!(outcome, Outcome::Succeeded);
 }
