@@ -81,6 +81,16 @@ async fn under_a_sky(bed: &Bed) -> (SessionId, Client, Arc<Sky>) {
     (session, Client::new(store, bed.config.env.clone()), sky)
 }
 
+/// A reader that was given all there was.
+async fn synced(client: &Client, session: &SessionId) -> (Reader, Given) {
+    let mut reader = client.follow_telling(session, None);
+    let mut given = Given::default();
+    given
+        .until(&mut reader, |given| !given.synced.is_empty())
+        .await;
+    (reader, given)
+}
+
 /// Reads that failed since the last time, until there were as many.
 async fn asked_again(sky: &Sky, reads: u64) {
     let mut seen = 0;
@@ -95,11 +105,7 @@ async fn asked_again(sky: &Sky, reads: u64) {
 async fn a_follower_waits_for_its_store_and_is_given_each_event_once() {
     let bed = Bed::new([]);
     let (session, client, sky) = under_a_sky(&bed).await;
-    let mut reader = client.follow_telling(&session, None);
-    let mut given = Given::default();
-    given
-        .until(&mut reader, |given| !given.synced.is_empty())
-        .await;
+    let (mut reader, mut given) = synced(&client, &session).await;
     let head = given.last();
     for round in 0..3 {
         sky.away.store(true, Ordering::SeqCst);
@@ -182,14 +188,8 @@ async fn patience_with_a_store_that_stays_away_ends() {
     let bed = Bed::new([]);
     let (session, client, sky) = under_a_sky(&bed).await;
     for (patience, told) in [(Duration::ZERO, 0), (Duration::from_millis(5), 1)] {
-        let mut reader = client
-            .clone()
-            .reading_for(patience)
-            .follow_telling(&session, None);
-        let mut given = Given::default();
-        given
-            .until(&mut reader, |given| !given.synced.is_empty())
-            .await;
+        let patient = client.clone().reading_for(patience);
+        let (mut reader, mut given) = synced(&patient, &session).await;
         sky.away.store(true, Ordering::SeqCst);
         named(&bed, &session, told, 1).await;
         for _ in 0..told {
@@ -224,11 +224,7 @@ async fn a_store_that_does_not_answer_at_the_start_is_told_at_once() {
 async fn what_no_waiting_mends_ends_it_also_behind_an_absence() {
     let bed = Bed::new([]);
     let (session, client, sky) = under_a_sky(&bed).await;
-    let mut reader = client.follow_telling(&session, None);
-    let mut given = Given::default();
-    given
-        .until(&mut reader, |given| !given.synced.is_empty())
-        .await;
+    let (mut reader, mut given) = synced(&client, &session).await;
     sky.away.store(true, Ordering::SeqCst);
     named(&bed, &session, 0, 1).await;
     given.until(&mut reader, |given| given.away > 0).await;

@@ -9,7 +9,7 @@ use tenure_store::{OpenOptions, SqliteStore, Store};
 use tenure_testbed::postgres::{Database, shared_or_skip};
 
 /// The same sources are built as two targets; this one is named after its store.
-const ON_POSTGRES: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"postgres");
+pub const ON_POSTGRES: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"postgres");
 
 /// Of a long list of moments: all on a file, each `n`th where a store costs a database of its own.
 pub const fn every(n: usize) -> usize {

@@ -348,7 +348,7 @@ impl Plan {
         let drawn = drawn(&mut chance);
         let scenario = scenario.unwrap_or(drawn);
         let mut draft = Draft { chance, scenario };
-        let model = draft.model(seed);
+        let mut model = draft.model(seed);
         let nodes = match scenario {
             Scenario::Places | Scenario::Relays => 3,
             _ => draft.within(2, 3) as usize,
@@ -360,7 +360,6 @@ impl Plan {
             _ => draft.within(1, 3) as usize,
         };
         let (mut actions, mut faults) = draft.events(nodes, sessions);
-        let mut model = model;
         // Drawn apart, so that what the other seeds do stays what it was.
         if scenario == Scenario::Orphans && Chance::of(seed, 0xdeaf).percent(25) {
             model.deaf = 60;

@@ -11,8 +11,9 @@ use tenure_core::placement::Serves;
 use tenure_tools::permission::Access;
 use tenure_tools::{AtWork, Spawned, Tool, ToolCx, ToolError, ToolOutput, ToolSet, ToolSpec};
 
-/// How often a command that does not end is looked at, in microseconds, and how many times before its node has ended it.
+/// How often a command that does not end is looked at, in microseconds.
 const LOOKS: u64 = 100_000;
+/// So many looks later its node has ended it.
 const DEAF_FOR: u64 = 30;
 
 /// What the tools of one process know of the world.
@@ -64,15 +65,7 @@ impl Bench {
             number,
         })
     }
-}
 
-/// Outputs are kept by session and message.
-fn message_of(cx: &ToolCx) -> Option<MessageId> {
-    let name = cx.output_dir.file_name()?.to_str()?;
-    MessageId::parse(name).ok()
-}
-
-impl Bench {
     /// Its guardian is stopped: the command goes on, and whoever started it follows it and ends it by other means,
     /// which takes a while.
     fn follow(&self, running: Running, at_work: Option<AtWork>) {
@@ -88,6 +81,12 @@ impl Bench {
             drop(at_work);
         });
     }
+}
+
+/// Outputs are kept by session and message.
+fn message_of(cx: &ToolCx) -> Option<MessageId> {
+    let name = cx.output_dir.file_name()?.to_str()?;
+    MessageId::parse(name).ok()
 }
 
 /// A call that runs; dropping it kills it.

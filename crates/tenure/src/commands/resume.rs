@@ -216,16 +216,6 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
     waiting.extend(unheld.into_iter().filter(kept));
     // Whoever holds a session may have died just now: that is found out in a moment, and not before.
     let held = !store.claims().await?.is_empty();
-    let nothing = || {
-        if !args.json {
-            notice(
-                "no session has anything to do that nobody does (`tenure claims` shows who holds which)",
-            );
-        }
-    };
-    if waiting.is_empty() && !held {
-        nothing();
-    }
     let ids: Vec<_> = waiting.iter().map(|row| row.id.clone()).collect();
     let role = Role::command("resume", Scope::Any, Approvals::Headless);
     let engine = node::start(config, store.clone(), &role).await?;
@@ -237,22 +227,20 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
         }
         drained(config, &engine, store.as_ref(), &waiting).await
     };
-    let mut any = !waiting.is_empty() || !held;
+    let mut any = !waiting.is_empty();
     tokio::pin!(drained);
     loop {
         tokio::select! {
             biased;
             // What ended is told before the end of all is noticed.
             Ok((session, owned)) = results.recv() => {
-                any |= !matches!(owned, Owned::Idle | Owned::Held { .. });
-                report(args.json, session.as_str(), &owned)?;
+                any |= report(args.json, session.as_str(), &owned)?;
             }
             why = engine.outdated() => return Err(too_old(why)),
             done = &mut drained => {
                 done?;
                 while let Ok((session, owned)) = results.try_recv() {
-                    any |= !matches!(owned, Owned::Idle | Owned::Held { .. });
-                    report(args.json, session.as_str(), &owned)?;
+                    any |= report(args.json, session.as_str(), &owned)?;
                 }
                 break;
             }
@@ -263,8 +251,10 @@ async fn all(config: &Config, store: Arc<dyn Store>, args: &ResumeArgs) -> CliRe
             }
         }
     }
-    if !any {
-        nothing();
+    if !any && !args.json {
+        notice(
+            "no session has anything to do that nobody does (`tenure claims` shows who holds which)",
+        );
     }
     let unserved = unserved(args.json, store.as_ref(), &ids).await?;
     engine.shutdown().await?;
@@ -388,7 +378,8 @@ impl<'a> Awaited<'a> {
     }
 }
 
-fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
+/// Says what came of a session. False when there is nothing to say.
+fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult<bool> {
     let (word, why) = match owned {
         Owned::Ended => ("ended", String::new()),
         Owned::Quarantined { reason } => ("quarantined", reason.clone()),
@@ -398,20 +389,22 @@ fn report(as_json: bool, session: &str, owned: &Owned) -> CliResult {
             "isolated",
             "it runs in a process of its own only".to_owned(),
         ),
-        Owned::Idle | Owned::Held { .. } => return Ok(()),
+        Owned::Idle | Owned::Held { .. } => return Ok(false),
     };
     if as_json {
-        return print(&format!(
+        print(&format!(
             "{}\n",
             json!({"v": 1, "kind": "resumed", "session": session, "outcome": word, "why": why})
-        ));
+        ))?;
+        return Ok(true);
     }
     let why = if why.is_empty() {
         String::new()
     } else {
         format!(": {why}")
     };
-    print(&format!("{session} {word}{why}\n"))
+    print(&format!("{session} {word}{why}\n"))?;
+    Ok(true)
 }
 
 /// Says which of the sessions that waited are not for this process, nor for any other. True when there was one.

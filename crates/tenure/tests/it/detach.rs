@@ -1,8 +1,7 @@
 //! Background nodes: `--detach`, and a terminal that closes.
 
-use crate::nodes::Cluster;
 use crate::support::*;
-use tenure_testbed::postgres::{Cluster as Server, Options, Stop};
+use tenure_testbed::postgres::Stop;
 
 pub const WAITS: &str = r#"
 version = 1
@@ -125,18 +124,8 @@ fn real_a_node_knows_what_a_trusted_project_configures() {
 /// What was left to work on its own is nobody's when its process ends.
 #[test]
 fn real_a_background_node_outlives_an_outage_of_its_database() {
-    if tenure_testbed::postgres::shared_or_skip().is_none() {
+    let Some((server, cluster)) = crate::outages::cluster() else {
         return;
-    }
-    let server = Server::start(&Options::disposable()).unwrap();
-    let place = Place::new(WAITS);
-    // The lease ends soon.
-    let config = std::fs::read_to_string(place.config()).unwrap();
-    let lease = "[lease]\nrenew_ms = 200\nduration_ms = 2000\nmargin_ms = 800\n";
-    place.write_config(&format!("{config}\n{lease}"));
-    let cluster = Cluster {
-        place,
-        database: server.database().unwrap(),
     };
     let mut detach = cluster.command(&["run", "go", "--detach"]);
     detach.env("TENURE_LOG", "tenure=debug");

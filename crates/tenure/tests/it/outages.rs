@@ -18,7 +18,7 @@ const BACK: &str = "notice: the store is back after ";
 const LEASE: &str = "[lease]\nrenew_ms = 200\nduration_ms = 2000\nmargin_ms = 800\n";
 
 /// A place on a server of its own.
-fn cluster() -> Option<(Server, Cluster)> {
+pub fn cluster() -> Option<(Server, Cluster)> {
     tenure_testbed::postgres::shared_or_skip()?;
     let server = Server::start(&Options::disposable()).unwrap();
     let place = Place::new(WAITS);
