@@ -230,6 +230,25 @@ fn real_what_a_killed_run_left_is_resumed_with_all_once_it_may_be() {
 }
 
 #[test]
+fn real_a_command_that_is_told_to_end_in_an_outage_says_how_it_left() {
+    let Some((server, cluster)) = cluster() else {
+        return;
+    };
+    let run = Heard::start(&cluster, "run", &["run", "go"]);
+    wait_for_file(&cluster.place.path("project/started"));
+    outage(&server, &run, &[&run]);
+    run.told("TERM");
+    let out = run.ends(130);
+    once(
+        &out,
+        &[
+            "the store was not told that this process has ended",
+            "left; ",
+        ],
+    );
+}
+
+#[test]
 fn real_ctrl_c_in_an_outage_stops_the_work_once_it_is_over_or_leaves() {
     let Some((server, cluster)) = cluster() else {
         return;
