@@ -109,6 +109,13 @@ pub async fn follow_has_no_gap_and_no_repeat_under_writers(w: World) {
 }
 
 pub async fn follow_misses_nothing_between_replay_and_tail(w: World) {
+    // A follower falls into the gap at its beginning or never, and not where its read was quick: so there are several.
+    for _ in 0..5 {
+        follow_from_the_beginning(&w).await;
+    }
+}
+
+async fn follow_from_the_beginning(w: &World) {
     let session = w.create().await;
     let mut stream = w.backend.follow(session.clone(), None);
     assert!(matches!(stream.next().await, Some(Ok(FollowItem::Event(event))) if event.seq == 0));
